@@ -1,0 +1,68 @@
+"""The contract of engines: who generates."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from grpo_lightning.component import Component
+from grpo_lightning.policies.base import Policy
+from grpo_lightning.samplers.base import Sampler
+from grpo_lightning.types import Ragged
+
+
+@dataclass(frozen=True)
+class GenerationRequest:
+    """Completions wanted, one for each of Q rows."""
+
+    contexts: Ragged
+    """[C] sequences: what is continued. Rows may share one."""
+    context_Q: Tensor
+    """[Q] int64: index into ``contexts``."""
+    address_QA: Tensor
+    """[Q, 5] int64: (rollout, group ordinal, attempt, member, turn) of each row; with a position it addresses a draw."""
+    sampler: Sampler
+    seed: int
+    stream: str
+    """What the draws are for: ``train``, or the name of a validation set."""
+    max_new_tokens: int
+    """Steps a row may write, at least 1."""
+    stop_ids: frozenset[int]
+    """Ids that end a row; the id itself is part of the completion."""
+    stop_strings: Sequence[str] = ()
+    """Texts that end a row as soon as they are written; they are part of the completion."""
+
+
+@dataclass(frozen=True)
+class Completions:
+    """What an engine returns, in the order of the request."""
+
+    tokens: Ragged
+    """[Q] sequences int64, at least one token each."""
+    log_probs: Ragged
+    """[Q] sequences float32: log-probability of each token under the distribution really sampled from."""
+    finish_Q: Tensor
+    """[Q] int64: :class:`~grpo_lightning.types.FinishReason`."""
+    support: Ragged | None
+    """[sum of lengths] sequences of int32 ids, ascending: what could be chosen at each token; empty ones or ``None`` for
+    everything."""
+    version: int | None = None
+    """Updates that the sampling weights had seen; ``None`` for the current ones."""
+
+
+class Engine(Component, ABC):
+    """Continues contexts."""
+
+    kind = "engine"
+    addressed: ClassVar[bool]
+    """Draws are functions of their address, so equal logits give equal tokens whatever the batch or world size."""
+    deterministic: ClassVar[bool]
+    """Equal requests and equal weights give equal completions."""
+
+    @abstractmethod
+    def generate(self, policy: Policy, request: GenerationRequest) -> Completions:
+        """Complete every row of ``request``. Called without gradient, under the precision of the update."""

@@ -1,0 +1,37 @@
+"""The contract of environments: what happens between turns."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from grpo_lightning.component import Component
+from grpo_lightning.types import Episode
+
+
+@dataclass(frozen=True)
+class Observation:
+    """The environment's answer to a turn."""
+
+    text: str | None = None
+    """Shown to the policy before its next turn; ``None`` ends the episode."""
+    reward: float | None = None
+    """Reward of the turn just written, handed to the reward ``environment``."""
+
+
+class Environment(Component, ABC):
+    """Answers the policy's turns. What it writes is masked: never trained, never in a KL, never in a count."""
+
+    kind = "environment"
+    max_turns: int = 1
+    """Turns that the policy may write in an episode."""
+    max_observation_tokens: int = 0
+    """Tokens that one answer may have; longer ones are cut at the end."""
+
+    def start(self, episodes: Sequence[Episode]) -> None:
+        """Episodes begin: called before the first turn of a rollout, with no turns written yet."""
+
+    @abstractmethod
+    def step(self, episodes: Sequence[Episode]) -> list[Observation]:
+        """Answer the last turn of every episode still running, in order. The answer to turn ``max_turns`` is not shown."""

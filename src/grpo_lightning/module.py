@@ -1,0 +1,1 @@
+"""The GRPO step as a LightningModule."""

@@ -1,0 +1,97 @@
+"""The contract of policies: what is trained."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from torch import Tensor, nn
+
+from grpo_lightning.component import Component
+from grpo_lightning.types import Prompt, Rollouts
+
+Weights = Literal["current", "reference"]
+
+
+class Policy(nn.Module, Component, ABC):
+    """One root module whose ``forward`` returns log-probabilities and functionals of steps, never logits.
+
+    It has three phases: the constructor keeps settings; :meth:`prepare` resolves everything that does not need weights
+    (address, tokenizer, limits), so that a fault shows early; :meth:`load` builds the weights.
+    """
+
+    kind = "policy"
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:  # the module's parameters, not a component's state
+        """The module's parameters and buffers."""
+        return nn.Module.state_dict(self, *args, **kwargs)
+
+    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """Load parameters and buffers."""
+        return nn.Module.load_state_dict(self, *args, **kwargs)
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Resolve and check everything that needs no weights; called once, before :meth:`load`."""
+
+    @abstractmethod
+    def load(self) -> None:
+        """Build the weights. Every dropout probability is 0 from here on. Calling it again does nothing."""
+
+    @property
+    @abstractmethod
+    def context_length(self) -> int:
+        """Steps that a prompt and what follows it may have together."""
+
+    @property
+    @abstractmethod
+    def stop_ids(self) -> frozenset[int]:
+        """Every step id that ends a turn."""
+
+    @abstractmethod
+    def encode(self, prompt: Prompt) -> Tensor:
+        """[length] int64: what the policy is conditioned on."""
+
+    @abstractmethod
+    def encode_target(self, text: str) -> Tensor:
+        """[length] int64: the steps of a whole answer, the end of the turn included."""
+
+    @abstractmethod
+    def encode_observation(self, text: str, previous: Sequence[int]) -> Tensor:
+        """[length] int64: the steps that show ``text`` and open the policy's next turn.
+
+        Args:
+            text: The environment's answer.
+            previous: Steps of the turn just written, so that its end is not repeated.
+        """
+
+    @abstractmethod
+    def decode(self, steps: Sequence[int]) -> str:
+        """The text of steps, without the id that ended the turn."""
+
+    @abstractmethod
+    def forward(
+        self, rows: Rollouts, functionals: Collection[str] = (), weights: Weights = "current"
+    ) -> dict[str, Tensor]:
+        """Functionals of the distribution at every trainable step of ``rows``, in order: each [trainable steps].
+
+        ``log_prob`` is always there. Temperatures and supports are the rows' own.
+        """
+
+    @abstractmethod
+    def freeze_reference(self) -> None:
+        """Make the weights of now the reference, from which KL is measured."""
+
+    @abstractmethod
+    def reference_state(self) -> Mapping[str, Tensor] | None:
+        """The reference's tensors, to be written once; ``None`` where it follows from the weights themselves."""
+
+    @abstractmethod
+    def load_reference(self, state: Mapping[str, Tensor]) -> None:
+        """Take over a reference that was written."""
+
+    @abstractmethod
+    def export(self, folder: Path) -> None:
+        """Write the policy in the standard format of its family."""

@@ -1,0 +1,48 @@
+"""The contract of rewards: how good a completion is."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Sequence
+from typing import Any
+
+from grpo_lightning.component import Component
+
+Score = float | None | Sequence[float | None]
+"""A number, ``None`` to abstain, or a number for each turn (their sum is the row's score)."""
+
+RESERVED_ARGUMENTS: dict[str, str] = {
+    "prompts": "the prompt of each row, as text or chat messages",
+    "completions": "what the policy wrote in its last turn",
+    "completion_ids": "token ids of what the policy wrote in its last turn",
+    "turns": "the turns of each row (grpo_lightning.types.Turn)",
+    "groups": "ordinal of each row's group; whole groups only",
+    "members": "index of each row in its group",
+    "finish_reasons": "grpo_lightning.types.FinishReason of each row",
+    "lengths": "steps that the policy wrote",
+    "log_probs": "behaviour log-probabilities of those steps",
+    "update": "optimizer steps taken so far (one number)",
+    "stage": "'train', or the name of a validation set (one string)",
+}
+"""Arguments that a reward may ask for by name, beside the columns of the data set. No column may use these names."""
+
+
+class Reward(Component, ABC):
+    """Scores the rows of whole groups.
+
+    :meth:`score` asks by argument name for what it needs: any of :data:`RESERVED_ARGUMENTS`, or columns of the data set.
+    Each is a list with one entry a row (but ``update`` and ``stage``). It may be a coroutine function.
+    """
+
+    kind = "reward"
+
+    def setup(self) -> None:
+        """Load what scoring needs; called once, before the first rollout."""
+
+    @abstractmethod
+    def score(self, **arguments: Any) -> Sequence[Score] | Awaitable[Sequence[Score]]:
+        """One score a row, in order."""
+
+    def answer(self, completion: str) -> str:
+        """The part of a completion that is its answer, for majority votes. The whole, without outer space, by default."""
+        return completion.strip()

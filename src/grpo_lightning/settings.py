@@ -1,0 +1,86 @@
+"""Groups of settings of a run that are no components."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+from grpo_lightning.auxiliary.base import AuxiliaryLoss
+from grpo_lightning.errors import require, require_range
+from grpo_lightning.prompts.base import PromptSource
+from grpo_lightning.samplers.base import Sampler
+
+
+@dataclass(kw_only=True)
+class Generation:
+    """Limits of what the policy writes.
+
+    Args:
+        max_new_tokens: Steps that the policy may write in one turn.
+        stop: Texts that end a turn as soon as they are written; they stay part of it.
+        mask_truncated: Leave rows that met a limit out of the loss and of its normalisers. They stay in their group's
+            statistics.
+    """
+
+    max_new_tokens: int = 256
+    stop: list[str] = field(default_factory=list)
+    mask_truncated: bool = False
+
+    def __post_init__(self) -> None:
+        require_range("max_new_tokens", self.max_new_tokens, low=1)
+        require(all(self.stop), "stop", self.stop, "holds an empty text", "remove it")
+
+
+@dataclass(kw_only=True)
+class Warmup:
+    """Supervised updates before GRPO, on rows of the training data.
+
+    Args:
+        updates: Optimizer steps. They count towards ``trainer.max_steps``.
+        rows: Rows of data an update, over all ranks.
+        learning_rate: Learning rate of these updates; the optimizer starts afresh after them.
+        loss: Auxiliary loss that is trained.
+    """
+
+    updates: int
+    rows: int = 64
+    learning_rate: float = 1e-3
+    loss: AuxiliaryLoss | str = "supervised"
+
+    def __post_init__(self) -> None:
+        require_range("updates", self.updates, low=0)
+        require_range("rows", self.rows, low=1)
+        require_range("learning_rate", self.learning_rate, low=0, low_open=True)
+
+
+@dataclass(kw_only=True)
+class EvaluationSet:
+    """A data set to evaluate on.
+
+    Args:
+        source: Where its prompts come from.
+        sampler: How completions are drawn.
+        samples: Completions a prompt; accuracy is their mean, pass@k and majority@k need k of them.
+        k: Values of k for pass@k and majority@k; by default the powers of two up to ``samples``.
+        limit: Evaluate on the first ``limit`` prompts only.
+        batch_prompts: Prompts generated for at once.
+    """
+
+    component_field: ClassVar[str] = "source"
+
+    source: PromptSource
+    sampler: Sampler | str = "temperature"
+    samples: int = 1
+    k: list[int] | None = None
+    limit: int | None = None
+    batch_prompts: int = 32
+
+    def __post_init__(self) -> None:
+        require_range("samples", self.samples, low=1)
+        require_range("batch_prompts", self.batch_prompts, low=1)
+        require_range("limit", self.limit if self.limit is not None else 1, low=1)
+        for k in self.k or []:
+            require(1 <= k <= self.samples, "k", k, f"is not between 1 and samples ({self.samples})", "change either")
+
+
+LongPromptPolicy = Literal["error", "drop", "truncate"]

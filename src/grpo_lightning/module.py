@@ -1,1 +1,284 @@
 """The GRPO step as a LightningModule."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from typing import Any, Literal, cast
+
+import torch
+from lightning.pytorch import LightningModule
+from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
+from torch import Tensor
+from typing_extensions import override
+
+from grpo_lightning.advantages.base import Advantage
+from grpo_lightning.aggregations.base import Aggregation
+from grpo_lightning.corrections.base import Correction
+from grpo_lightning.data.datamodule import EvaluationBatch, GRPODataModule
+from grpo_lightning.engines.base import Engine
+from grpo_lightning.environments.base import Environment
+from grpo_lightning.kl.base import KLTerm
+from grpo_lightning.losses.base import PolicyLoss
+from grpo_lightning.objective import Objective
+from grpo_lightning.policies.base import Policy
+from grpo_lightning.registry import build
+from grpo_lightning.reports import EvaluationReport, UpdateReport
+from grpo_lightning.rewards.entry import RewardEntry
+from grpo_lightning.rollout import world
+from grpo_lightning.rollout.progress import KEY, Committed, rewind_to_update
+from grpo_lightning.rollout.schedule import Schedule, WorkItem
+from grpo_lightning.rollout.statistics import UpdateStatistics
+from grpo_lightning.run_checks import check_evaluation, check_fit, check_module
+from grpo_lightning.samplers.base import Sampler
+from grpo_lightning.selectors.base import Selector
+from grpo_lightning.session import Session
+from grpo_lightning.settings import Generation, Warmup
+from grpo_lightning.transforms.base import Transform
+from grpo_lightning.update import finish_gradient, stage_learning_rate, untouched
+
+log = logging.getLogger(__name__)
+
+
+class GRPOModule(LightningModule):
+    """Group relative policy optimization (Shao et al., arXiv 2402.03300), every part of it a component.
+
+    A work item of the loader is one micro-batch. The first of a rollout fills the buffer (sample, score, estimate, select);
+    each trains its micro-batch; the last of an update lets the optimizer step. Components may be given by name.
+
+    Args:
+        policy: What is trained.
+        rewards: How good a completion is: rewards with their weights.
+        group_size: Completions of a prompt.
+        prompts_per_rollout: Groups of a rollout, over all ranks.
+        epochs_per_rollout: Passes over the rows of a rollout.
+        updates_per_rollout: Updates of a pass; groups are dealt to them at random.
+        micro_batch_tokens: Tokens, prompts included, of one forward and backward pass.
+        generation: Limits of what the policy writes.
+        engine: Who generates.
+        sampler: How completions are drawn.
+        environment: What happens between turns.
+        advantage: What a reward means.
+        transforms: Credit after the estimator, in this order.
+        selector: Which groups train.
+        loss: The surrogate.
+        aggregation: How its terms become one scalar.
+        correction: Off-policy weights between sampler and trainer.
+        kl: Distance to the reference, its weight and its place.
+        warmup: Supervised updates before GRPO; its reference is the policy after them.
+        optimizer: Makes the optimizer from parameters; AdamW without weight decay by default.
+        lr_scheduler: Makes the learning rate schedule, stepped every update after the warm-up.
+        learning_rate: Learning rate of the default optimizer.
+        non_finite: What a loss or gradient that is not finite does: ``stop`` the run, or ``skip`` the update.
+        seed: Seed of every draw; by default that of ``seed_everything``, or 0.
+        record: Write what the engine generates to the run folder, for the engine ``replay``.
+    """
+
+    def __init__(
+        self,
+        *,
+        policy: Policy,
+        rewards: list[RewardEntry],
+        group_size: int = 8,
+        prompts_per_rollout: int = 16,
+        epochs_per_rollout: int = 1,
+        updates_per_rollout: int = 1,
+        micro_batch_tokens: int = 16384,
+        generation: Generation | None = None,
+        engine: Engine | str = "decode_loop",
+        sampler: Sampler | str = "temperature",
+        environment: Environment | str = "single_turn",
+        advantage: Advantage | str = "group_norm",
+        transforms: list[Transform] | None = None,
+        selector: Selector | str = "all",
+        loss: PolicyLoss | str = "clipped",
+        aggregation: Aggregation | str = "token_mean",
+        correction: Correction | None = None,
+        kl: KLTerm | None = None,
+        warmup: Warmup | None = None,
+        optimizer: OptimizerCallable | None = None,
+        lr_scheduler: LRSchedulerCallable | None = None,
+        learning_rate: float = 1e-6,
+        non_finite: Literal["stop", "skip"] = "stop",
+        seed: int | None = None,
+        record: bool = False,
+    ) -> None:
+        super().__init__()
+        self.policy, self.rewards = policy, list(rewards)
+        self.group_size, self.prompts_per_rollout = group_size, prompts_per_rollout
+        self.epochs_per_rollout, self.updates_per_rollout = epochs_per_rollout, updates_per_rollout
+        self.micro_batch_tokens = micro_batch_tokens
+        self.generation = generation or Generation()
+        self.engine: Engine = build("engine", engine, "model.engine")
+        self.sampler: Sampler = build("sampler", sampler, "model.sampler")
+        self.environment: Environment = build("environment", environment, "model.environment")
+        self.advantage: Advantage = build("advantage", advantage, "model.advantage")
+        self.transforms = list(transforms or [])
+        self.selector: Selector = build("selector", selector, "model.selector")
+        self.objective = Objective(
+            build("loss", loss, "model.loss"), build("aggregation", aggregation, "model.aggregation"), kl, correction
+        )
+        self.kl, self.warmup = kl, warmup
+        self._optimizer, self._lr_scheduler, self.learning_rate = optimizer, lr_scheduler, learning_rate
+        self.non_finite, self.record = non_finite, record
+        self.seed = int(os.environ.get("PL_GLOBAL_SEED", 0)) if seed is None else seed
+        self.evaluation_reports: list[EvaluationReport] = []
+        self.session: Session | None = None
+        self._statistics = UpdateStatistics()
+        self._losses: list[Tensor] = []
+        self._report: UpdateReport | None = None
+        self._update_started = 0.0
+        self._restored: Committed | None = None
+        check_module(self)
+
+    @override
+    def setup(self, stage: str) -> None:
+        self.policy.prepare()
+        data = cast(GRPODataModule, self.trainer.datamodule)  # type: ignore[attr-defined]
+        self.session = Session(self, data)
+        if stage == "fit":
+            check_fit(self, data, self.trainer)
+            self.schedule: Schedule = self.session.schedule(self.trainer.max_steps)
+            self.trainer.accumulate_grad_batches = self.schedule.micro_batches
+            if data.validate_every and data.validation:
+                self.trainer.val_check_interval = data.validate_every * self.schedule.micro_batches
+                self.trainer.check_val_every_n_epoch = None
+        check_evaluation(self, data, "validation" if stage in ("fit", "validate") else "test")
+
+    @override
+    def configure_model(self) -> None:
+        self.policy.load()
+
+    @override
+    def configure_optimizers(self) -> Any:
+        parameters = [parameter for parameter in self.parameters() if parameter.requires_grad]
+        if self._optimizer is None:
+            optimizer: Any = torch.optim.AdamW(parameters, lr=self.learning_rate, weight_decay=0.0)
+        else:
+            optimizer = self._optimizer(parameters)
+        if self._lr_scheduler is None:
+            return optimizer
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": self._lr_scheduler(optimizer), "interval": "step"}}
+
+    @override
+    def on_train_start(self) -> None:
+        assert self.session is not None
+        self.session.start(self._restored)
+        self._restored = None
+
+    @override
+    def training_step(self, item: WorkItem, batch_idx: int) -> dict[str, Any]:
+        """Train one micro-batch. Its loss is scaled so that what Lightning and the strategy divide by cancels."""
+        assert self.session is not None
+        outputs: dict[str, Any] = {}
+        if item.opens_rollout and item.stage == "grpo":
+            if item.rollout == 0:
+                outputs["evaluation"] = self._baseline()
+            outputs["rollout"] = self.session.open_rollout(item.rollout)
+        elif item.stage == "warmup" and item.micro_batch == 0:
+            self.session.open_warmup(item.rollout)
+        if item.micro_batch == 0:
+            self._statistics, self._losses, self._update_started = UpdateStatistics(), [], time.perf_counter()
+        loss = self.session.micro_batch_loss(item, self._statistics)
+        if loss is None:
+            loss = untouched(self)
+        else:
+            self._losses.append(loss.detach())
+        if item.is_last:
+            rollout = item.rollout if item.stage == "grpo" else -1
+            self._report = UpdateReport(item.stage, self.trainer.global_step + 1, rollout)
+            outputs["update"] = self._report
+        outputs["loss"] = loss * (self.schedule.micro_batches * world.world_size())
+        return outputs
+
+    @override
+    def configure_gradient_clipping(
+        self, optimizer: Any, gradient_clip_val: float | None = None, gradient_clip_algorithm: str | None = None
+    ) -> None:
+        metrics = finish_gradient(self, self._losses, self.non_finite)
+        assert self._report is not None
+        self._report.metrics |= metrics
+        if not metrics["optim/skipped"]:
+            self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
+
+    @override
+    def optimizer_step(self, epoch: int, batch_idx: int, optimizer: Any, optimizer_closure: Any = None) -> None:
+        assert self.session is not None
+        step = self.trainer.global_step
+        in_warmup = step < self.schedule.warmup_updates
+        with stage_learning_rate(optimizer, self.warmup.learning_rate if in_warmup and self.warmup else None):
+            super().optimizer_step(epoch, batch_idx, optimizer, optimizer_closure)
+            rate = optimizer.param_groups[0]["lr"]
+        if in_warmup and step + 1 == self.schedule.warmup_updates:
+            # GRPO starts with an optimizer of its own: moments of another loss would steer its first updates.
+            self.trainer.optimizers[0].state.clear()
+        report = cast(UpdateReport, self._report)
+        report.metrics |= self._statistics.reduce()
+        lowest = report.metrics.pop("policy/ratio_min_negated", None)
+        if lowest is not None:
+            report.metrics["policy/ratio_min"] = -lowest
+        report.metrics |= {"optim/learning_rate": rate, "time/update": time.perf_counter() - self._update_started}
+        self.session.commit(in_progress=not self.schedule.closes_rollout(step))
+
+    @override
+    def lr_scheduler_step(self, scheduler: Any, metric: Any) -> None:
+        if self.trainer.global_step > self.schedule.warmup_updates:
+            super().lr_scheduler_step(scheduler, metric)
+
+    @override
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        if self.session is not None and "loops" in checkpoint and self.trainer.state.fn == "fit":
+            checkpoint[KEY] = self.session.committed.state_dict()
+            rewind_to_update(checkpoint, self.schedule.micro_batches)
+
+    @override
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        if KEY in checkpoint:
+            self._restored = Committed.from_state_dict(checkpoint[KEY])
+
+    @override
+    def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
+        return batch  # addresses, not tensors
+
+    def _evaluate(self, batch: EvaluationBatch, kind: str) -> list[Any]:
+        assert self.session is not None
+        return self.session.evaluate(batch, kind, self.trainer.global_step)
+
+    @override
+    def validation_step(self, batch: EvaluationBatch, batch_idx: int, dataloader_idx: int = 0) -> None:
+        self._evaluate(batch, "validation")
+
+    @override
+    def test_step(self, batch: EvaluationBatch, batch_idx: int, dataloader_idx: int = 0) -> None:
+        self._evaluate(batch, "test")
+
+    @override
+    def predict_step(self, batch: EvaluationBatch, batch_idx: int, dataloader_idx: int = 0) -> list[dict[str, Any]]:
+        return [row.prediction() for row in self._evaluate(batch, "test")]
+
+    @override
+    def on_validation_epoch_end(self) -> None:
+        self._report_evaluations("validation")
+
+    @override
+    def on_test_epoch_end(self) -> None:
+        self._report_evaluations("test")
+
+    def _report_evaluations(self, kind: str) -> None:
+        assert self.session is not None
+        self.evaluation_reports = self.session.evaluation_reports(kind)
+        for report in self.evaluation_reports:
+            self.log_dict({f"{kind}/{report.dataset}/{name}": value for name, value in report.metrics.items()})
+
+    def _baseline(self) -> list[EvaluationReport]:
+        """Evaluate before the first rollout, so that a curve has a start."""
+        assert self.session is not None
+        if not self.session.data.validate_every:
+            return []
+        reports = self.session.evaluate_all(self.trainer.global_step)
+        for logger in self.loggers:
+            for report in reports:
+                metrics = {f"validation/{report.dataset}/{name}": value for name, value in report.metrics.items()}
+                logger.log_metrics(metrics, step=self.trainer.global_step)
+        return reports

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -13,11 +15,13 @@ import pluggy
 from grpo_lightning import hookspecs
 
 GROUP = hookspecs.PROJECT
+BLOCKED = "GRPO_LIGHTNING_BLOCKED_PLUGINS"
+"""Environment variable: names of plugins or distributions that are not loaded, separated by commas."""
 
 
 @dataclass(frozen=True)
 class PluginFailure:
-    """A plugin that did not load."""
+    """A plugin that did not load, or not wholly."""
 
     plugin: str
     distribution: str
@@ -36,6 +40,16 @@ class LoadedPlugin:
     version: str
     module: Any
 
+    @property
+    def key(self) -> str:
+        """What pluggy knows it by: two distributions may give their plugins one name."""
+        return f"{self.distribution}:{self.name}"
+
+    @property
+    def owner(self) -> str:
+        """Distribution and version, for people."""
+        return f"{self.distribution} {self.version}".strip()
+
 
 class Plugins:
     """All plugins of one process: the built-ins, then those of installed distributions in order of name."""
@@ -46,51 +60,69 @@ class Plugins:
         self.loaded: list[LoadedPlugin] = []
         self.failures: list[PluginFailure] = []
         self.register("builtins", import_module("grpo_lightning.builtins"), "grpo-lightning", "")
+        blocked = _blocked()
         for entry_point, distribution in installed_entry_points() if entry_points is None else entry_points:
-            owner = f"{distribution.metadata['Name']} {distribution.version}"
+            plugin = LoadedPlugin(entry_point.name, _name(distribution), distribution.version, None)
+            if blocked & {normalised(plugin.name), normalised(plugin.distribution)}:
+                self.fail(plugin, f"it is blocked by the environment variable {BLOCKED}")
+                continue
             try:
                 module = entry_point.load()
+            except KeyboardInterrupt:
+                raise
             except BaseException as error:  # whatever a stranger's module raises must not stop the others
-                if isinstance(error, KeyboardInterrupt):
-                    raise
-                self.failures.append(PluginFailure(entry_point.name, owner, _cause(error)))
+                self.fail(plugin, cause_of(error))
                 continue
-            self.register(entry_point.name, module, distribution.metadata["Name"], distribution.version)
+            self.register(plugin.name, module, plugin.distribution, plugin.version)
 
     def register(self, name: str, module: Any, distribution: str, version: str) -> None:
         """Register one plugin; a fault in its hooks is recorded, and none of them stays registered."""
-        owner = f"{distribution} {version}".strip()
-        unknown = sorted(
-            hook for hook in dir(module) if hook.startswith("grpo_") and self._is_unknown(module, hook)
-        )
+        plugin = LoadedPlugin(name, distribution, version, module)
         try:
-            if unknown:
-                raise pluggy.PluginValidationError(module, f"unknown hook {unknown[0]!r}")
-            self.manager.register(module, name=name)
+            self.manager.register(module, name=plugin.key)
+            self._check_hooks(module)
         except (pluggy.PluginValidationError, ValueError) as error:
-            if self.manager.is_registered(module):
-                self.manager.unregister(module)
-            self.failures.append(PluginFailure(name, owner, _cause(error)))
+            # pluggy 1.6 leaves a plugin half registered where its own validation fails.
+            if self.manager.get_plugin(plugin.key) is not None:
+                self.manager.unregister(name=plugin.key)
+            self.fail(plugin, cause_of(error))
             return
-        self.loaded.append(LoadedPlugin(name, distribution, version, module))
+        self.loaded.append(plugin)
 
-    def _is_unknown(self, module: Any, hook: str) -> bool:
-        marked = getattr(getattr(module, hook), f"{hookspecs.PROJECT}_impl", None)
-        return marked is not None and not hasattr(hookspecs, hook)
+    def _check_hooks(self, module: Any) -> None:
+        callers = self.manager.get_hookcallers(module)
+        if not callers:
+            raise pluggy.PluginValidationError(module, "it implements no hook; decorate its functions with @hookimpl")
+        for caller in callers:
+            for implementation in caller.get_hookimpls():
+                if implementation.plugin is not module:
+                    continue
+                if not caller.has_spec() and not implementation.optionalhook:
+                    raise pluggy.PluginValidationError(module, f"unknown hook {caller.name!r}")
+                if implementation.wrapper or implementation.hookwrapper:
+                    raise pluggy.PluginValidationError(module, f"hook {caller.name!r} is a wrapper, which is never run")
+
+    def fail(self, plugin: LoadedPlugin, cause: str) -> None:
+        """Record a fault of a plugin, once."""
+        failure = PluginFailure(plugin.name, plugin.owner, cause)
+        if failure not in self.failures:
+            self.failures.append(failure)
 
     def call_each(self, hook: str, **arguments: Any) -> list[tuple[LoadedPlugin, Any]]:
         """Call one hook plugin by plugin, built-ins first; a plugin whose hook raises is recorded as failed."""
+        implementations = getattr(self.manager.hook, hook).get_hookimpls()
         results = []
         for plugin in self.loaded:
-            function = getattr(plugin.module, hook, None)
-            if getattr(function, f"{hookspecs.PROJECT}_impl", None) is None or function is None:
-                continue
-            accepted = {name: arguments[name] for name in pluggy._hooks.varnames(function)[0] if name in arguments}
-            try:
-                results.append((plugin, function(**accepted)))
-            except Exception as error:
-                owner = f"{plugin.distribution} {plugin.version}".strip()
-                self.failures.append(PluginFailure(plugin.name, owner, f"hook {hook} raised {_cause(error)}"))
+            for implementation in reversed(implementations):  # pluggy lists the last registered first
+                if implementation.plugin_name != plugin.key:
+                    continue
+                accepted = {name: arguments[name] for name in implementation.argnames}
+                try:
+                    results.append((plugin, implementation.function(**accepted)))
+                except KeyboardInterrupt:
+                    raise
+                except BaseException as error:  # see above
+                    self.fail(plugin, f"hook {hook} raised {cause_of(error)}")
         return results
 
 
@@ -101,12 +133,26 @@ def installed_entry_points() -> list[tuple[EntryPoint, Distribution]]:
         for entry_point in distribution.entry_points:
             if entry_point.group == GROUP:
                 # The first on the path wins, as it does for imports.
-                found.setdefault((distribution.metadata["Name"].lower(), entry_point.name), (entry_point, distribution))
+                found.setdefault((normalised(_name(distribution)), entry_point.name), (entry_point, distribution))
     return [found[key] for key in sorted(found)]
 
 
-def _cause(error: BaseException) -> str:
+def normalised(name: str) -> str:
+    """A distribution's name as package indexes compare it."""
+    return re.sub(r"[-_.]+", "-", name.strip()).lower()
+
+
+def cause_of(error: BaseException) -> str:
+    """An exception in one line."""
     return f"{type(error).__name__}: {' '.join(str(error).split()) or 'no message'}"
+
+
+def _name(distribution: Distribution) -> str:
+    return distribution.metadata["Name"] or "a distribution without a name"
+
+
+def _blocked() -> set[str]:
+    return {normalised(name) for name in os.environ.get(BLOCKED, "").split(",") if name.strip()}
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -10,8 +11,8 @@ from importlib import import_module
 from typing import Any
 
 from grpo_lightning.errors import ConfigError, PluginError, near_matches
-from grpo_lightning.kinds import KINDS
-from grpo_lightning.pluginmanager import PluginFailure, Plugins, plugins
+from grpo_lightning.kinds import KINDS, Kind
+from grpo_lightning.pluginmanager import LoadedPlugin, PluginFailure, Plugins, cause_of, plugins
 
 
 @dataclass(frozen=True)
@@ -62,25 +63,23 @@ class Registry:
             for plugin, result in source.call_each(kind.hook):
                 for item in result if isinstance(result, list | tuple) else [result]:
                     try:
-                        self._add(kind.name, item, plugin.distribution, plugin.version)
+                        self._add(_entry(kind, item, plugin))
                     except PluginError as error:
-                        owner = f"{plugin.distribution} {plugin.version}".strip()
-                        source.failures.append(PluginFailure(plugin.name, owner, str(error)))
+                        source.fail(plugin, str(error))
 
     @property
     def failures(self) -> list[PluginFailure]:
         """Plugins that did not load, or not wholly."""
         return self.source.failures
 
-    def _add(self, kind: str, item: Any, distribution: str, version: str) -> None:
-        entry = _entry(kind, item, distribution, version)
-        for taken in self.entries[kind].values():
-            if taken.name == entry.name or taken.class_name == entry.class_name:
+    def _add(self, entry: Entry) -> None:
+        for taken in self.entries[entry.kind].values():
+            if {taken.name, taken.class_name} & {entry.name, entry.class_name}:
                 raise PluginError(
-                    f"{kind} {entry.name!r} ({entry.path} of {distribution}) has the name of {taken.name!r} "
-                    f"({taken.path} of {taken.distribution}); one of them must be renamed"
+                    f"{entry.kind} {entry.name!r} ({entry.path} of {entry.distribution}) has the name of "
+                    f"{taken.name!r} ({taken.path} of {taken.distribution}); one of them must be renamed"
                 )
-        self.entries[kind][entry.name] = entry
+        self.entries[entry.kind][entry.name] = entry
 
     def __iter__(self) -> Iterator[Entry]:
         for kind in self.entries.values():
@@ -107,33 +106,60 @@ class Registry:
         setting = setting or kind
         entry = self.find(kind, name)
         if entry is not None:
-            return entry.load()
+            return self._load(entry, setting)
         if "." in name:
-            try:
-                found = import_path(name)
-            except ImportError as error:
-                raise ConfigError(
-                    setting, name, f"cannot be imported ({error})", "check the path and what is installed"
-                ) from error
-            if inspect.isclass(found) and issubclass(found, KINDS[kind].base_class()):
-                return found
-            if kind == "reward" and callable(found):
-                return found
-            raise ConfigError(setting, name, f"is no {kind}", f"give a subclass of {KINDS[kind].base_class().__name__}")
+            return self._import(kind, name, setting)
         broken = "".join(f" ({failure})" for failure in self.failures)
-        raise ConfigError(setting, name, f"is no known {kind}{broken}", near_matches(name, self.entries[kind]))
+        fix = near_matches(name, self.entries[kind])
+        for other in KINDS:
+            if other != kind and self.find(other, name) is not None:
+                fix = f"it is the name of a component of kind {other!r}; {fix}"
+        raise ConfigError(setting, name, f"is no known {kind}{broken}", fix)
+
+    def _load(self, entry: Entry, setting: str) -> Any:
+        try:
+            found = entry.load()
+        except Exception as error:
+            reason = f"of {entry.distribution} cannot be imported ({cause_of(error)})"
+            raise ConfigError(setting, entry.name, reason, "mend or update that distribution") from error
+        if not _is_component(entry.kind, found):
+            reason = f"of {entry.distribution} leads to {entry.path}, which is no {KINDS[entry.kind].base}"
+            raise ConfigError(setting, entry.name, reason, "mend or update that distribution")
+        return found
+
+    def _import(self, kind: str, name: str, setting: str) -> Any:
+        try:
+            found = import_path(name)
+        except Exception as error:  # a module may raise anything while it is imported
+            reason = f"cannot be imported ({cause_of(error)})"
+            raise ConfigError(setting, name, reason, "check the path and what is installed") from error
+        if _is_component(kind, found) or (kind == "reward" and callable(found) and not inspect.isclass(found)):
+            return found
+        fix = f"give a subclass of {KINDS[kind].base}" + (" or a function" if kind == "reward" else "")
+        raise ConfigError(setting, name, f"is no {kind}", fix)
 
 
-def _entry(kind: str, item: Any, distribution: str, version: str) -> Entry:
+def _is_component(kind: str, item: Any) -> bool:
+    return inspect.isclass(item) and issubclass(item, KINDS[kind].base_class())
+
+
+def _entry(kind: Kind, item: Any, plugin: LoadedPlugin) -> Entry:
     if isinstance(item, LazyComponent):
-        return Entry(kind, item.name, item.path, item.summary, distribution, version)
-    if not (inspect.isclass(item) and issubclass(item, KINDS[kind].base_class())):
-        raise PluginError(f"hook {KINDS[kind].hook} returned {item!r}, which is no {KINDS[kind].base}")
-    name = item.__dict__.get("name")
-    if not isinstance(name, str) or not name.isidentifier():
-        raise PluginError(f"{item.__module__}.{item.__qualname__} has no name (a snake_case string on the class)")
-    summary = (inspect.getdoc(item) or "").partition("\n")[0]
-    return Entry(kind, name, f"{item.__module__}.{item.__qualname__}", summary, distribution, version)
+        name, path, summary = item.name, item.path, item.summary
+    elif _is_component(kind.name, item):
+        # Neither is inherited: a subclass of a component is another component, and says so itself.
+        name, summary = item.__dict__.get("name"), inspect.cleandoc(item.__doc__ or "").partition("\n")[0]
+        path = f"{item.__module__}.{item.__qualname__}"
+        if "." in item.__qualname__:
+            raise PluginError(f"hook {kind.hook} returned {path}, which is not at the top level of its module")
+        if inspect.isabstract(item):
+            missing = ", ".join(sorted(item.__abstractmethods__))
+            raise PluginError(f"hook {kind.hook} returned {path}, which does not define {missing}")
+    else:
+        raise PluginError(f"hook {kind.hook} returned {item!r}, which is no {kind.base}")
+    if not isinstance(name, str) or not re.fullmatch("[a-z][a-z0-9_]*", name):
+        raise PluginError(f"hook {kind.hook} returned {path}, whose name is {name!r}; a name is in snake_case")
+    return Entry(kind.name, name, path, summary, plugin.distribution, plugin.version)
 
 
 def import_path(path: str) -> Any:
@@ -142,13 +168,13 @@ def import_path(path: str) -> Any:
     Raises:
         ImportError: If there is none.
     """
-    module, _, attribute = path.rpartition(".")
-    try:
-        return getattr(import_module(module), attribute)
-    except AttributeError:
-        raise ImportError(f"module {module!r} has no {attribute!r}") from None
-    except ValueError as error:
-        raise ImportError(str(error)) from None
+    name, _, attribute = path.rpartition(".")
+    if not all(part.isidentifier() for part in path.split(".")):
+        raise ImportError(f"{path!r} is no import path")
+    module = import_module(name)
+    if not hasattr(module, attribute):
+        raise ImportError(f"module {name!r} has no {attribute!r}")
+    return getattr(module, attribute)
 
 
 @cache
@@ -175,15 +201,33 @@ def create(kind: str, name: str, **arguments: Any) -> Any:
     """
     if kind not in KINDS:
         raise ConfigError("kind", kind, "is no kind of component", near_matches(kind, KINDS))
-    found = registry().resolve(kind, name)
-    if kind == "reward" and not inspect.isclass(found):
+    return _instance(kind, name, arguments, kind)
+
+
+def build(kind: str, value: Any, setting: str) -> Any:
+    """A component from a component, or from the name of one.
+
+    Args:
+        kind: Kind of component.
+        value: A component, which is returned, or a registered name, class name or import path.
+        setting: Where it was given, for the error.
+
+    Raises:
+        ConfigError: If the name leads nowhere, or the component has options that must be set.
+    """
+    return _instance(kind, value, {}, setting) if isinstance(value, str) else value
+
+
+def _instance(kind: str, name: str, arguments: dict[str, Any], setting: str) -> Any:
+    found = registry().resolve(kind, name, setting)
+    if not inspect.isclass(found):  # a function, which only rewards may be
         arguments = {"function": found, **arguments}
-        found = registry().resolve("reward", "function")
-    check_arguments(found, arguments, kind)
+        found = registry().resolve("reward", "function", setting)
+    check_arguments(found, arguments, setting)
     try:
         return found(**arguments)
     except ConfigError as error:
-        raise error.under(kind) from None
+        raise error.under(setting) from None
 
 
 def check_arguments(component: type, arguments: dict[str, Any], setting: str) -> None:
@@ -210,5 +254,4 @@ def constructor_parameters(component: type) -> dict[str, inspect.Parameter]:
     """Parameters of a component's constructor, without ``self``; none where it has no constructor of its own."""
     if component.__init__ is object.__init__:  # type: ignore[misc]
         return {}
-    parameters = dict(inspect.signature(component).parameters)
-    return parameters
+    return dict(inspect.signature(component).parameters)

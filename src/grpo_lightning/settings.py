@@ -62,6 +62,7 @@ class EvaluationSet:
         sampler: How completions are drawn.
         samples: Completions a prompt; accuracy is their mean, pass@k and majority@k need k of them.
         k: Values of k for pass@k and majority@k; by default the powers of two up to ``samples``.
+        correct: Raw score of the first reward of the list from which on a completion counts as correct.
         limit: Evaluate on the first ``limit`` prompts only.
         batch_prompts: Prompts generated for at once.
     """
@@ -72,6 +73,7 @@ class EvaluationSet:
     sampler: Sampler | str = "temperature"
     samples: int = 1
     k: list[int] | None = None
+    correct: float = 1.0
     limit: int | None = None
     batch_prompts: int = 32
 
@@ -79,7 +81,9 @@ class EvaluationSet:
         require_range("samples", self.samples, low=1)
         require_range("batch_prompts", self.batch_prompts, low=1)
         require_range("limit", self.limit if self.limit is not None else 1, low=1)
-        for k in self.k or []:
+        if self.k is None:
+            self.k = [2**power for power in range(self.samples.bit_length()) if 2**power <= self.samples]
+        for k in self.k:
             require(1 <= k <= self.samples, "k", k, f"is not between 1 and samples ({self.samples})", "change either")
 
 

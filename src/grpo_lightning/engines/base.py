@@ -29,12 +29,16 @@ class GenerationRequest:
     seed: int
     stream: str
     """What the draws are for: ``train``, or the name of a validation set."""
-    max_new_tokens: int
-    """Steps a row may write, at least 1."""
+    limit_Q: Tensor
+    """[Q] int64: steps that each row may write, at least 1."""
     stop_ids: frozenset[int]
     """Ids that end a row; the id itself is part of the completion."""
     stop_strings: Sequence[str] = ()
     """Texts that end a row as soon as they are written; they are part of the completion."""
+
+    def key(self, row: int) -> tuple[int, ...]:
+        """Address of a row, as plain numbers."""
+        return tuple(self.address_QA[row].tolist())
 
 
 @dataclass(frozen=True)

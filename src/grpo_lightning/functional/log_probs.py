@@ -32,14 +32,24 @@ def distribution(logits_SV: Tensor, temperature_S: Tensor, support: Ragged | Non
 
 
 def functionals_of(
-    log_probs_SV: Tensor, chosen_S: Tensor, names: Collection[str], reference_SV: Tensor | None = None
+    log_probs_SV: Tensor,
+    chosen_S: Tensor,
+    names: Collection[str],
+    reference_SV: Tensor | None = None,
+    observed: Collection[str] = (),
 ) -> dict[str, Tensor]:
-    """Functionals of the distributions ``log_probs_SV``, each [S].
+    """Functionals of the distributions ``log_probs_SV``, each [S]; those in ``observed`` without gradient.
 
     ``log_prob`` = log p(chosen); ``entropy`` = -sum_v p log p; ``sum_of_squares`` = sum_v p^2;
     ``exact_kl`` = sum_v p (log p - log q) with q the reference. Entries outside a support add nothing.
     """
     result = {"log_prob": log_probs_SV.gather(-1, chosen_S[:, None]).squeeze(-1)}
+    unseen = [name for name in observed if name not in names]
+    if unseen:
+        with torch.no_grad():
+            result |= functionals_of(log_probs_SV.detach(), chosen_S, unseen, reference_SV) | result
+    if not names:
+        return result
     inside_SV = torch.isfinite(log_probs_SV)
     # Entries outside the support are replaced before they are multiplied: 0 * inf has no value and no gradient.
     finite_SV = log_probs_SV.masked_fill(~inside_SV, 0.0)
@@ -63,6 +73,7 @@ def chunked_functionals(
     support: Ragged | None,
     names: Collection[str] = (),
     *,
+    observed: Collection[str] = (),
     reference_hidden_SH: Tensor | None = None,
     reference_head: Callable[[Tensor], Tensor] | None = None,
     chunk: int = 1024,
@@ -79,6 +90,7 @@ def chunked_functionals(
         temperature_S: [S].
         support: [S] sequences of ids, or ``None`` for everything.
         names: Functionals wanted beside ``log_prob``.
+        observed: Functionals wanted without gradient.
         reference_hidden_SH: [S, H] hidden states of the reference, for ``exact_kl``.
         reference_head: Head of the reference, for ``exact_kl``.
         chunk: Steps whose logits may exist at once.
@@ -95,10 +107,10 @@ def chunked_functionals(
             with torch.no_grad():
                 reference_logits = reference_head(reference_hidden_SH[start:end])
                 reference_SV = distribution(reference_logits, temperature_S[start:end], part)
-        result = functionals_of(log_probs_SV, chosen_S[start:end], names, reference_SV)
+        result = functionals_of(log_probs_SV, chosen_S[start:end], names, reference_SV, observed)
         return tuple(result[name] for name in order)
 
-    order = ["log_prob", *sorted(names)]
+    order = ["log_prob", *sorted({*names, *observed})]
     steps = hidden_SH.shape[0]
     parts = []
     for start in range(0, max(steps, 1), chunk):

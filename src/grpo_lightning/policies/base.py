@@ -59,10 +59,11 @@ class Policy(nn.Module, Component, ABC):
         """[length] int64: the steps of a whole answer, the end of the turn included."""
 
     @abstractmethod
-    def encode_observation(self, text: str, previous: Sequence[int]) -> Tensor:
+    def encode_observation(self, prompt: Prompt, text: str, previous: Sequence[int]) -> Tensor:
         """[length] int64: the steps that show ``text`` and open the policy's next turn.
 
         Args:
+            prompt: What the episode began with: text, or chat messages.
             text: The environment's answer.
             previous: Steps of the turn just written, so that its end is not repeated.
         """
@@ -73,11 +74,16 @@ class Policy(nn.Module, Component, ABC):
 
     @abstractmethod
     def forward(
-        self, rows: Rollouts, functionals: Collection[str] = (), weights: Weights = "current"
+        self,
+        rows: Rollouts,
+        functionals: Collection[str] = (),
+        weights: Weights = "current",
+        observed: Collection[str] = (),
     ) -> dict[str, Tensor]:
         """Functionals of the distribution at every trainable step of ``rows``, in order: each [trainable steps].
 
-        ``log_prob`` is always there. Temperatures and supports are the rows' own.
+        ``log_prob`` is always there; ``functionals`` come with gradient, ``observed`` ones without. Temperatures and
+        supports are the rows' own.
         """
 
     @abstractmethod

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from grpo_lightning.component import Component
@@ -30,8 +30,9 @@ RESERVED_ARGUMENTS: dict[str, str] = {
 class Reward(Component, ABC):
     """Scores the rows of whole groups.
 
-    :meth:`score` asks by argument name for what it needs: any of :data:`RESERVED_ARGUMENTS`, or columns of the data set.
-    Each is a list with one entry a row (but ``update`` and ``stage``). It may be a coroutine function.
+    :meth:`score` asks by argument name for what it needs: any of :data:`RESERVED_ARGUMENTS`, or columns of the data
+    set. Each is a list with one entry a row (but ``update`` and ``stage``). An argument with a default is handed over
+    only if there is such a column; ``**`` gets everything there is. It may be a coroutine function.
     """
 
     kind = "reward"
@@ -40,9 +41,22 @@ class Reward(Component, ABC):
         """Load what scoring needs; called once, before the first rollout."""
 
     @abstractmethod
-    def score(self, **arguments: Any) -> Sequence[Score] | Awaitable[Sequence[Score]]:
-        """One score a row, in order."""
+    def score(self, *args: Any, **arguments: Any) -> Sequence[Score] | Awaitable[Sequence[Score]]:
+        """One score a row, in order. Overrides take keyword arguments only; they are called by name."""
 
     def answer(self, completion: str) -> str:
-        """The part of a completion that is its answer, for majority votes. The whole, without outer space, by default."""
+        """The part of a completion that is its answer, for majority votes: the whole without outer space by default."""
         return completion.strip()
+
+    def columns(self) -> list[str]:
+        """Columns that settings of this reward name: if there are some, ``**`` in ``score`` gets only them."""
+        return []
+
+    def scorer(self) -> Callable[..., Any]:
+        """What is called with the arguments that its signature names: :meth:`score` by default."""
+        return self.score
+
+    @property
+    def label(self) -> str:
+        """Name in logs, unless the entry gives one."""
+        return self.name

@@ -1,0 +1,41 @@
+"""Rows are averaged, their steps added up and divided by a constant."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from typing_extensions import override
+
+from grpo_lightning.aggregations.base import Aggregation, UpdateRows
+from grpo_lightning.errors import require_range
+
+
+class ConstantLength(Aggregation):
+    """Sum over steps by a constant, mean over rows, ``1/(N L) sum_i sum_t term_it`` with ``L = length``.
+
+    ``N`` counts the update's rows with trainable steps on all ranks, those of advantage 0 among them. ``L`` is what the
+    configuration says, never the width of a batch. With the advantage ``mean_centered`` it is Dr. GRPO.
+
+    Source: Liu et al., arXiv 2503.20783.
+
+    Args:
+        length: ``L``: the largest number of steps that a row may have, say; at least 1.
+
+    Example:
+        >>> import torch
+        >>> from grpo_lightning.aggregations.base import UpdateRows
+        >>> from grpo_lightning.aggregations.constant_length import ConstantLength
+        >>> ConstantLength(length=10).step_weights(UpdateRows(torch.tensor([1, 3]), torch.tensor([0, 0]))).tolist()
+        [0.05, 0.05]
+    """
+
+    name = "constant_length"
+
+    def __init__(self, *, length: int) -> None:
+        require_range("length", length, low=1, high=float("inf"), high_open=True)
+        self.length = length
+
+    @override
+    def step_weights(self, rows: UpdateRows) -> Tensor:
+        """[R] float64: ``1 / (N L)``."""
+        return torch.ones_like(rows.lengths_R, dtype=torch.float64) / (rows.lengths_R.shape[0] * self.length)

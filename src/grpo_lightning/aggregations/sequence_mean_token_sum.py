@@ -1,0 +1,31 @@
+"""Rows are averaged, their steps added up."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from typing_extensions import override
+
+from grpo_lightning.aggregations.base import Aggregation, UpdateRows
+
+
+class SequenceMeanTokenSum(Aggregation):
+    """Mean over rows of the sum over their steps, ``1/N sum_i sum_t term_it``.
+
+    ``N`` counts the update's rows with trainable steps on all ranks, those of advantage 0 among them. With terms
+    ``-A log pi`` it is the policy gradient of whole rows, without a bias from length.
+
+    Example:
+        >>> import torch
+        >>> from grpo_lightning.aggregations.base import UpdateRows
+        >>> from grpo_lightning.aggregations.sequence_mean_token_sum import SequenceMeanTokenSum
+        >>> SequenceMeanTokenSum().step_weights(UpdateRows(torch.tensor([1, 3]), torch.tensor([0, 0]))).tolist()
+        [0.5, 0.5]
+    """
+
+    name = "sequence_mean_token_sum"
+
+    @override
+    def step_weights(self, rows: UpdateRows) -> Tensor:
+        """[R] float64: ``1/N``."""
+        return torch.ones_like(rows.lengths_R, dtype=torch.float64) / rows.lengths_R.shape[0]

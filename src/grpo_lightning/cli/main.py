@@ -1,0 +1,89 @@
+"""Which command is meant, and how its faults are told."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+from grpo_lightning._version import __version__
+from grpo_lightning.errors import ConfigError, GRPOError, PluginError, near_matches
+
+DEBUG = "GRPO_LIGHTNING_DEBUG"
+"""Environment variable: show tracebacks."""
+TRAINER_COMMANDS = {
+    "fit": "train; without a configuration, a small embedded run",
+    "validate": "evaluate the newest run on its validation data",
+    "test": "evaluate the newest run on its test data: accuracy, pass@k, majority@k",
+    "predict": "write completions of the newest run as JSONL",
+}
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run one command line.
+
+    Args:
+        words: The words after the program's name; by default those of this process.
+
+    Returns:
+        0, or 1 for a fault of the run, 2 for a fault of its configuration, 130 for a run that was stopped.
+    """
+    debug = os.environ.get(DEBUG, "") not in ("", "0")
+    try:
+        return _dispatch(list(sys.argv[1:] if words is None else words))
+    except KeyboardInterrupt:
+        if debug:
+            raise
+        sys.stderr.write("\nstopped\n")
+        return 130
+    except GRPOError as error:
+        if debug:
+            raise
+        if os.environ.get("LOCAL_RANK", "0") == "0":  # what stops a run stops all ranks, with one message
+            sys.stderr.write(f"error: {' '.join(str(error).split())}\n")
+        return 2 if isinstance(error, ConfigError | PluginError) else 1
+
+
+def _dispatch(words: list[str]) -> int:
+    command, rest = (words[0], words[1:]) if words else ("--help", [])
+    if command in ("-h", "--help", "help"):
+        sys.stdout.write(_overview())
+        return 0
+    if command in ("-V", "--version"):
+        sys.stdout.write(f"grpo_lightning {__version__}\n")
+        return 0
+    if command in TRAINER_COMMANDS:
+        # Imported here: Lightning takes seconds, and the commands below do not need it.
+        from grpo_lightning.cli.run import run
+
+        return run(command, rest)
+    light = _light_commands()
+    if command not in light:
+        fix = near_matches(command, [*TRAINER_COMMANDS, *light])
+        raise ConfigError("command", command, "is no command", fix)
+    return light[command](rest)
+
+
+def _light_commands() -> dict[str, Callable[[list[str]], int]]:
+    from grpo_lightning.cli.light import light_commands
+
+    return light_commands()
+
+
+def _overview() -> str:
+    from grpo_lightning.cli.light import summaries
+
+    commands = {**TRAINER_COMMANDS, **summaries()}
+    width = max(map(len, commands))
+    lines = [f"  {name:<{width}}  {summary}" for name, summary in commands.items()]
+    return "\n".join(
+        [
+            "usage: python -m grpo_lightning <command> [--config FILE] [--setting VALUE]",
+            "",
+            *lines,
+            "",
+            "  <command> --help     its settings",
+            "  fit --print_config   the whole configuration, without running it",
+            "",
+        ]
+    )

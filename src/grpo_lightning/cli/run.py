@@ -1,0 +1,141 @@
+"""``fit``, ``validate``, ``test`` and ``predict``."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+from lightning.pytorch import Trainer
+from lightning.pytorch.utilities.exceptions import MisconfigurationException
+
+from grpo_lightning import __version__
+from grpo_lightning.cli.arguments import parse_arguments
+from grpo_lightning.cli.configuration import Configuration, Targets, configure
+from grpo_lightning.cli.help_page import help_page
+from grpo_lightning.cli.lightning_cli import RunCLI, our_error
+from grpo_lightning.cli.locate import Place, Plan, new_place, plan
+from grpo_lightning.cli.noise import quiet_lightning
+from grpo_lightning.cli.predictions import PredictionWriter
+from grpo_lightning.cli.run_folder import ENVIRONMENT
+from grpo_lightning.data.datamodule import GRPODataModule
+from grpo_lightning.errors import ConfigError
+from grpo_lightning.module import GRPOModule
+from grpo_lightning.registry import Registry, registry
+
+TARGETS = Targets(Trainer, GRPOModule, GRPODataModule)
+
+
+def run(command: str, words: Sequence[str], targets: Targets = TARGETS) -> int:
+    """Run one command that needs a Trainer.
+
+    Args:
+        command: ``fit``, ``validate``, ``test`` or ``predict``.
+        words: What follows it on the command line.
+        targets: The classes to configure.
+
+    Returns:
+        The exit code: 0, or 130 for a run that was stopped.
+
+    Raises:
+        GRPOError: Whatever is wrong, to be told in one line.
+    """
+    arguments = parse_arguments(words)
+    if arguments.help:
+        sys.stdout.write(help_page(command, targets, registry()))
+        return 0
+    quiet_lightning()
+    planned = plan(command, arguments)
+    configuration = configure(planned.config, command, targets, registry())
+    if arguments.print_config:
+        sys.stdout.write(yaml.safe_dump(configuration.config, sort_keys=False, allow_unicode=True))
+        return 0
+    if command == "fit":
+        return _fit(planned, configuration, targets)
+    return _evaluate(command, planned, configuration, targets)
+
+
+def _fit(planned: Plan, configuration: Configuration, targets: Targets) -> int:
+    place = Place(planned.folder, new=False) if planned.folder else new_place(configuration.settings)
+    os.environ[ENVIRONMENT] = str(place.folder.path.absolute())
+    try:
+        cli = RunCLI("fit", configuration, targets, place.folder, resumed=planned.folder is not None)
+        _greet(registry(), f"run {place.folder.path}")
+        return _call(cli, "fit", planned.checkpoint)
+    except (ConfigError, MisconfigurationException):
+        # A run that never began leaves nothing behind.
+        if place.new and not place.folder.checkpoints.exists():
+            shutil.rmtree(place.folder.path, ignore_errors=True)
+        raise
+    finally:
+        os.environ.pop(ENVIRONMENT, None)
+
+
+def _evaluate(command: str, planned: Plan, configuration: Configuration, targets: Targets) -> int:
+    assert planned.folder is not None
+    writer = None
+    if command == "predict":
+        output = configuration.settings.output
+        writer = PredictionWriter(Path(output) if output else planned.folder.path / "predictions.jsonl")
+    cli = RunCLI(command, configuration, targets, planned.folder, predictions=writer)
+    _greet(registry(), f"{command} {planned.checkpoint}")
+    code = _call(cli, command, planned.checkpoint)
+    if writer is not None and code == 0 and cli.trainer.is_global_zero:
+        sys.stdout.write(f"predictions {writer.path}\n")
+    return code
+
+
+def _call(cli: RunCLI, command: str, checkpoint: Path | None) -> int:
+    extra: dict[str, Any] = {"fit": {}, "predict": {"return_predictions": False}}.get(command, {"verbose": False})
+    with _interrupts_restored():
+        try:
+            path = str(checkpoint) if checkpoint else None
+            getattr(cli.trainer, command)(cli.model, datamodule=cli.datamodule, ckpt_path=path, **extra)
+        except MisconfigurationException as error:
+            raise our_error(error) from error
+        except SystemExit:  # how Lightning ends after a keyboard interrupt
+            if not cli.trainer.interrupted:
+                raise
+            if cli.trainer.is_global_zero:
+                _say_stopped(cli, command)
+            return 130
+    return 0
+
+
+def _say_stopped(cli: RunCLI, command: str) -> None:
+    if command == "fit" and cli.folder.last.exists():
+        again = f"saved {cli.folder.last}; resume with: python -m grpo_lightning fit --resume {cli.folder.path}"
+    else:
+        again = "nothing is saved"
+    sys.stderr.write(f"\nstopped; {again}\n")
+
+
+def _greet(known: Registry, what: str) -> None:
+    """The header: version, what is run, what plugins say, and which of them failed."""
+    if os.environ.get("LOCAL_RANK", "0") != "0":
+        return
+    lines = [str(line) for _, line in known.source.call_each("grpo_report_header")]
+    for failure in known.failures:
+        sys.stderr.write(f"warning: {failure}\n")
+    sys.stdout.write("\n".join([f"grpo_lightning {__version__}: {what}", *lines]) + "\n")
+    sys.stdout.flush()
+
+
+@contextmanager
+def _interrupts_restored() -> Iterator[None]:
+    """Give Ctrl-C back its meaning: Lightning ignores it from the first one on."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

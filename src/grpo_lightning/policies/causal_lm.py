@@ -1,0 +1,240 @@
+"""The policy that is a causal language model of transformers."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from typing_extensions import override
+
+from grpo_lightning.errors import require, require_range
+from grpo_lightning.functional.log_probs import chunked_functionals
+from grpo_lightning.policies import loading
+from grpo_lightning.policies.addresses import resolve_address
+from grpo_lightning.policies.base import Policy, Weights
+from grpo_lightning.policies.dropout import disable_in_config, disable_in_modules
+from grpo_lightning.policies.layout import layouts, sequences
+from grpo_lightning.policies.lora import LoRA, merge_and_reset
+from grpo_lightning.policies.text import TextCodec
+from grpo_lightning.types import Prompt, Rollouts
+
+log = logging.getLogger(__name__)
+
+
+class CausalLM(Policy):
+    """A causal language model: a step is a token.
+
+    Args:
+        model: Hub id, local folder, ``.gguf`` file, ``package://NAME/FILE`` or ``embedded://tiny-llama``.
+        lora: Train adapters instead of all weights.
+        template: Further arguments of the chat template, such as ``{enable_thinking: false}``.
+        layout: ``padded`` on the right, or ``packed`` end to end; ``auto`` packs where attention can skip what lies
+            between rows (flash attention) and pads elsewhere.
+        attention: Attention implementation of transformers.
+        dtype: Type of the weights.
+        head_chunk: Steps whose logits may exist at once.
+        revision: Revision of a hub model.
+        trust_remote_code: Run code that comes with a hub model.
+    """
+
+    name = "causal_lm"
+
+    def __init__(
+        self,
+        *,
+        model: str,
+        lora: LoRA | None = None,
+        template: dict[str, Any] | None = None,
+        layout: Literal["auto", "padded", "packed"] = "auto",
+        attention: str = "sdpa",
+        dtype: Literal["float32", "bfloat16", "float16", "float64"] = "float32",
+        head_chunk: int = 2048,
+        revision: str | None = None,
+        trust_remote_code: bool = False,
+    ) -> None:
+        super().__init__()
+        require_range("head_chunk", head_chunk, low=1)
+        require(layout in ("auto", *layouts()), "layout", layout, "is no layout", "set auto, padded or packed")
+        require(hasattr(torch, dtype), "dtype", dtype, "is no type of weights", "set float32 or bfloat16")
+        self.address = resolve_address(model)
+        self.lora, self.template, self.attention = lora, dict(template or {}), attention
+        self.layout: str = layout
+        self.dtype: torch.dtype = getattr(torch, dtype)
+        self.head_chunk = head_chunk
+        self.hub_arguments = {"revision": revision, "trust_remote_code": trust_remote_code}
+        self.prepared = False
+        self.model: Any = None
+        self._head_is_apart = True
+        # In a list, so that the frozen copy is no submodule: not trained, not in checkpoints, not wrapped by strategies.
+        self._reference: list[nn.Module] = []
+
+    @override
+    def prepare(self) -> None:
+        if self.prepared:
+            return
+        self.tokenizer = loading.load_tokenizer(self.address, self.hub_arguments)
+        self.config = loading.load_config(self.address, self.tokenizer, self.hub_arguments)
+        disable_in_config(self.config)
+        self.generation_config = loading.load_generation_config(self.address, self.config, self.hub_arguments)
+        self.codec = TextCodec(self.tokenizer, self.template, self.stop_ids)
+        self.prepared = True
+
+    @override
+    def load(self) -> None:
+        if self.model is not None:
+            return
+        self.prepare()
+        model = loading.load_model(self.address, self.config, self.dtype, self.attention, self.hub_arguments)
+        disable_in_modules(model)
+        self.model = self.lora.apply(model) if self.lora else model
+        self.model.train()
+        if self.layout == "auto":
+            self.layout = "packed" if "flash" in self.attention else "padded"
+        self._probe()
+
+    @property
+    def causal_lm(self) -> Any:
+        """The transformers model, adapters inside it."""
+        return self.model.get_base_model() if self.lora else self.model
+
+    @property
+    @override
+    def context_length(self) -> int:
+        text_config = self.config.get_text_config()
+        return int(getattr(text_config, "max_position_embeddings", None) or 1 << 20)
+
+    @property
+    @override
+    def stop_ids(self) -> frozenset[int]:
+        found: set[int] = {self.tokenizer.eos_token_id}
+        for config in (self.generation_config, self.config.get_text_config()):
+            ids = config.eos_token_id
+            found |= set(ids if isinstance(ids, list | tuple) else [ids])
+        return frozenset(index for index in found if index is not None)
+
+    @override
+    def encode(self, prompt: Prompt) -> Tensor:
+        return torch.tensor(self.codec.encode(prompt), dtype=torch.int64)
+
+    @override
+    def encode_target(self, text: str) -> Tensor:
+        return torch.tensor(self.codec.encode_target(text), dtype=torch.int64)
+
+    @override
+    def encode_observation(self, prompt: Prompt, text: str, previous: Sequence[int]) -> Tensor:
+        chat = not isinstance(prompt.messages, str)
+        return torch.tensor(self.codec.encode_observation(text, previous, chat=chat), dtype=torch.int64)
+
+    @override
+    def decode(self, steps: Sequence[int]) -> str:
+        return self.codec.decode(steps)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next(self.model.parameters()).device  # type: ignore[no-any-return]
+
+    @override
+    def forward(
+        self,
+        rows: Rollouts,
+        functionals: Collection[str] = (),
+        weights: Weights = "current",
+        observed: Collection[str] = (),
+    ) -> dict[str, Tensor]:
+        flat, predicts_S = sequences(rows)
+        inputs = layouts()[self.layout](flat, predicts_S, self.device)
+        chosen_S = rows.actions.values[rows.trainable_S]
+        steps = rows.trainable_S.nonzero().squeeze(1)
+        exact = {}
+        with self._weights(weights) as model:
+            hidden_SH = self._hidden(model, inputs.arguments)[inputs.positions_S]
+            if "exact_kl" in {*functionals, *observed}:
+                with torch.no_grad(), self._weights("reference") as reference:
+                    exact = {
+                        "reference_hidden_SH": self._hidden(reference, inputs.arguments)[inputs.positions_S],
+                        "reference_head": self._head(reference),
+                    }
+            return chunked_functionals(
+                hidden_SH,
+                self._head(model),
+                chosen_S.to(self.device, torch.int64),
+                rows.temperature_R[rows.row_S][rows.trainable_S].to(self.device),
+                None if rows.support is None else rows.support.select(steps),
+                functionals,
+                observed=observed,
+                chunk=self.head_chunk,
+                **exact,  # type: ignore[arg-type]
+            )
+
+    @contextlib.contextmanager
+    def _weights(self, weights: Weights) -> Iterator[Any]:
+        if weights == "current":
+            yield self.causal_lm
+        elif self.lora:
+            with self.model.disable_adapter():
+                yield self.causal_lm
+        elif self._reference:
+            yield self._reference[0]
+        else:
+            raise RuntimeError("the reference was asked for before freeze_reference")
+
+    def _hidden(self, model: Any, arguments: Mapping[str, Tensor]) -> Tensor:
+        if self._head_is_apart:
+            output: Tensor = model.base_model(**arguments, use_cache=False).last_hidden_state
+        else:
+            output = model(**arguments, use_cache=False).logits
+        return output.flatten(0, 1)
+
+    def _head(self, model: Any) -> Callable[[Tensor], Tensor]:
+        return model.get_output_embeddings() if self._head_is_apart else nn.Identity()
+
+    @torch.no_grad()
+    def _probe(self) -> None:
+        """Compare the fast paths with the plain one on a few tokens, and leave those that differ."""
+        width = min(8, self.context_length)
+        ids = torch.arange(2 * width, device=self.device).reshape(2, width) % self.config.get_text_config().vocab_size
+        model = self.causal_lm
+        plain = model(input_ids=ids, use_cache=False).logits
+        apart = model.get_output_embeddings()(model.base_model(input_ids=ids, use_cache=False).last_hidden_state)
+        if not torch.allclose(plain, apart, rtol=1e-4, atol=1e-4):
+            self._head_is_apart = False
+            log.warning("%s changes its logits after the head: logits of a micro-batch are held at once", self.address.text)
+        if self.layout == "packed":
+            positions = torch.arange(width, device=self.device).repeat(2)[None]
+            together = model(input_ids=ids.reshape(1, -1), position_ids=positions, use_cache=False).logits
+            tolerance = 1e-4 if plain.dtype in (torch.float32, torch.float64) else 0.1
+            if not torch.allclose(plain.flatten(0, 1), together[0], rtol=tolerance, atol=tolerance):
+                self.layout = "padded"
+                log.warning("%s does not keep packed rows apart: rows are padded", self.address.text)
+
+    @override
+    def freeze_reference(self) -> None:
+        if self.lora:
+            merge_and_reset(self.model)
+            return
+        # Buffers that are views of parameters would keep a graph; a copy made without gradient has none.
+        with torch.no_grad():
+            reference = copy.deepcopy(self.model)
+        reference.requires_grad_(False)
+        self._reference = [reference]
+
+    @override
+    def reference_state(self) -> Mapping[str, Tensor] | None:
+        return self._reference[0].state_dict() if self._reference else None
+
+    @override
+    def load_reference(self, state: Mapping[str, Tensor]) -> None:
+        if not self._reference:
+            self.freeze_reference()
+        self._reference[0].load_state_dict(state)
+
+    @override
+    def export(self, folder: Path) -> None:
+        loading.export(self, folder)

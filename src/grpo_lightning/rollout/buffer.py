@@ -1,0 +1,181 @@
+"""The buffer: a rollout's rows, dealt into updates and micro-batches, with the normalisers of each update."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from grpo_lightning.aggregations.base import Aggregation, UpdateRows
+from grpo_lightning.functional.packing import pack
+from grpo_lightning.functional.seeding import addressed_permutation
+from grpo_lightning.rollout.collector import Collected
+from grpo_lightning.rollout.scoring import row_costs
+from grpo_lightning.types import FinishReason, Rollouts
+
+
+@dataclass(frozen=True)
+class MicroBatch:
+    """Rows of one forward and backward pass. S counts their trainable steps only."""
+
+    rollouts: Rollouts
+    weights_R: Tensor
+    """[R] float64: weight of each trainable step of the row; the update's normaliser is in it."""
+    advantages_S: Tensor
+    """[S] float64."""
+    old_log_probs_S: Tensor | None
+    """[S]; ``None`` where the policy has not moved since it sampled: then they are the current ones."""
+    reference_log_probs_S: Tensor | None
+    """[S]; ``None`` where no KL term needs them."""
+
+
+@dataclass(frozen=True)
+class UpdatePlan:
+    """One update, as far as it is this rank's."""
+
+    micro_batches: list[Tensor]
+    """int64 row indices, one tensor a micro-batch."""
+    weights_R: Tensor
+    """[R] float64 over all rows of this rank; 0 for rows that are not in the update."""
+
+
+@dataclass(frozen=True)
+class BufferSettings:
+    """How a rollout is dealt."""
+
+    aggregation: Aggregation
+    epochs: int
+    updates: int
+    """Updates of an epoch."""
+    budget: int
+    """Tokens of a micro-batch."""
+    micro_batches: int
+    """Micro-batches that an update may have."""
+    whole_groups: bool
+    """Keep groups whole in a micro-batch."""
+    run_all: bool
+    """Some term needs rows of advantage 0 too."""
+    mask_truncated: bool
+    seed: int
+
+
+class Buffer:
+    """A rollout's rows on this rank and the plan of its updates. It does not change once it is filled.
+
+    Args:
+        rollouts: This rank's rows.
+        advantages_S: [S] float64 over all steps.
+        plans: The updates in order.
+        old_log_probs_S: [S] over all steps, or ``None`` for one update.
+        reference_log_probs_S: [S] over all steps, or ``None``.
+    """
+
+    def __init__(
+        self,
+        rollouts: Rollouts,
+        advantages_S: Tensor,
+        plans: Sequence[UpdatePlan],
+        old_log_probs_S: Tensor | None = None,
+        reference_log_probs_S: Tensor | None = None,
+    ) -> None:
+        self.rollouts, self.advantages_S, self.plans = rollouts, advantages_S, list(plans)
+        self.old_log_probs_S, self.reference_log_probs_S = old_log_probs_S, reference_log_probs_S
+
+    def micro_batch(self, update: int, index: int) -> MicroBatch | None:
+        """Micro-batch ``index`` of an update; ``None`` where the update needs fewer."""
+        plan = self.plans[update]
+        if index >= len(plan.micro_batches):
+            return None
+        rows = plan.micro_batches[index]
+        steps = self.rollouts.actions.positions(rows)
+        steps = steps[self.rollouts.trainable_S[steps]]
+        return MicroBatch(
+            rollouts=self.rollouts.select(rows),
+            weights_R=plan.weights_R[rows],
+            advantages_S=self.advantages_S[steps],
+            old_log_probs_S=None if self.old_log_probs_S is None else self.old_log_probs_S[steps],
+            reference_log_probs_S=None if self.reference_log_probs_S is None else self.reference_log_probs_S[steps],
+        )
+
+    def run_rows(self) -> list[int]:
+        """Rows that are in some micro-batch, ascending."""
+        return sorted({row for plan in self.plans for rows in plan.micro_batches for row in rows.tolist()})
+
+    def state_dict(self) -> dict[str, Any]:
+        """Tensors only."""
+        return {
+            "rollouts": self.rollouts.state_dict(),
+            "advantages_S": self.advantages_S,
+            "plans": [{"micro_batches": plan.micro_batches, "weights_R": plan.weights_R} for plan in self.plans],
+            "old_log_probs_S": self.old_log_probs_S,
+            "reference_log_probs_S": self.reference_log_probs_S,
+        }
+
+    @classmethod
+    def from_state_dict(cls, state: Mapping[str, Any]) -> Buffer:
+        """The inverse of :meth:`state_dict`."""
+        return cls(
+            Rollouts.from_state_dict(state["rollouts"]),
+            state["advantages_S"],
+            [UpdatePlan(**plan) for plan in state["plans"]],
+            state["old_log_probs_S"],
+            state["reference_log_probs_S"],
+        )
+
+
+def fill(collected: Collected, settings: BufferSettings, rollout: int) -> Buffer:
+    """Deal a rollout into updates, groups whole and equally on all ranks, and those into micro-batches.
+
+    A normaliser counts the kept rows of the update on all ranks that have a trainable step and are not masked as
+    truncated; those of advantage 0 are counted, and run only where ``run_all``.
+    """
+    table, rollouts = collected.gathered.table, collected.rollouts
+    counted_R = collected.keep_R & (table.lengths_R > 0)
+    if settings.mask_truncated:
+        counted_R &= table.finish_R != int(FinishReason.LENGTH)
+    groups = torch.unique(table.group_R[counted_R])
+    run_R = counted_R & ((collected.advantages_R != 0) | settings.run_all)
+    own = collected.gathered.own
+    plans = []
+    for epoch in range(settings.epochs):
+        order = addressed_permutation(settings.seed, "updates", (rollout, epoch), len(groups))
+        for part in torch.tensor_split(groups[order], settings.updates):
+            in_update_R = counted_R & torch.isin(table.group_R, part)
+            weights_R = torch.zeros(len(table), dtype=torch.float64)
+            if bool(in_update_R.any()):
+                rows = UpdateRows(table.lengths_R[in_update_R], table.group_R[in_update_R])
+                weights_R[in_update_R] = settings.aggregation.step_weights(rows)
+            local = (in_update_R & run_R)[own].nonzero().squeeze(1)
+            plans.append(UpdatePlan(_micro_batches(rollouts, local, settings), weights_R[own]))
+    return Buffer(rollouts, collected.advantages_S, plans)
+
+
+def run_mask(collected: Collected, buffer: Buffer) -> Tensor:
+    """[R] bool over this rank's rows: those that go through the policy."""
+    mask = torch.zeros(len(collected.rollouts), dtype=torch.bool)
+    mask[buffer.run_rows()] = True
+    return mask
+
+
+def _micro_batches(rollouts: Rollouts, rows: Tensor, settings: BufferSettings) -> list[Tensor]:
+    if settings.whole_groups:
+        groups = [rows[rollouts.group_R[rows] == group] for group in torch.unique(rollouts.group_R[rows])]
+    else:
+        groups = list(rows.split(1))
+    if not groups:
+        return []
+    costs = [sum(row_costs(rollouts, group.tolist())) for group in groups]
+    bins = fit(costs, settings.budget, settings.micro_batches)
+    return [torch.cat([groups[index] for index in part]) for part in bins]
+
+
+def fit(costs: Sequence[int], budget: int, most: int) -> list[list[int]]:
+    """Bins of at most ``budget`` tokens, or of as few more as make at most ``most`` bins."""
+    bins = pack(costs, budget)
+    while len(bins) > most:
+        budget = budget + max(1, budget // 8)
+        bins = pack(costs, budget)
+    return bins

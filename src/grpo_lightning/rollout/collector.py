@@ -1,0 +1,255 @@
+"""A whole rollout: sample, score, estimate, select; again where the selector asks."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from grpo_lightning.advantages.base import Advantage
+from grpo_lightning.kl.base import KLInputs, KLTerm
+from grpo_lightning.rewards.composer import compose
+from grpo_lightning.rewards.entry import RewardEntry
+from grpo_lightning.rewards.runner import score_entries
+from grpo_lightning.rollout import world
+from grpo_lightning.rollout.play import Group, PlaySettings, play
+from grpo_lightning.rollout.scoring import score
+from grpo_lightning.rollout.table import GatheredTable, gather_table, local_table
+from grpo_lightning.selectors.base import Selector
+from grpo_lightning.transforms.base import Transform
+from grpo_lightning.types import Episode, Rollouts, RolloutTable
+
+Draw = Callable[[int], list[tuple[str, int]]]
+"""Draws the next n prompts of the curriculum, as (data set, index)."""
+
+
+@dataclass(frozen=True)
+class Judging:
+    """Who scores, and what a score means."""
+
+    entries: Sequence[RewardEntry]
+    advantage: Advantage
+    transforms: Sequence[Transform]
+    selector: Selector
+    kl: KLTerm | None
+    budget: int
+    """Tokens of a micro-batch, for passes without gradient."""
+
+
+@dataclass
+class Collected:
+    """A rollout, ready for the buffer."""
+
+    rollouts: Rollouts
+    """This rank's rows."""
+    episodes: list[Episode]
+    gathered: GatheredTable
+    advantages_R: Tensor
+    """[R] float64 over all rows: final advantages, the largest in magnitude where they differ by step."""
+    advantages_S: Tensor
+    """[S] float64 over this rank's steps."""
+    keep_R: Tensor
+    """[R] bool over all rows."""
+    prompts: list[tuple[str, int]]
+    """(data set, index) of every group, all ranks."""
+    redrawn: int
+    sampled_steps: int
+    """Steps written by the policy on this rank, in all rounds."""
+    failures: Counter[str]
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def timed(self, phase: str) -> Iterator[None]:
+        """Add the time of a block to ``phase``."""
+        with _timed(self.seconds, phase):
+            yield
+
+
+class Collector:
+    """Collects rollouts. An engine of its own process may work between :meth:`submit` and :meth:`wait`.
+
+    Args:
+        settings: Who plays.
+        judging: Who scores.
+        draw: Draws prompts, equally on all ranks.
+        group: Makes the group of an ordinal from a (data set, index).
+        groups: Groups of a rollout, all ranks.
+    """
+
+    def __init__(
+        self,
+        settings: PlaySettings,
+        judging: Judging,
+        draw: Draw,
+        group: Callable[[int, tuple[str, int]], Group],
+        groups: int,
+    ) -> None:
+        self.settings, self.judging, self._draw, self._group, self.groups = settings, judging, draw, group, groups
+        self._submitted: dict[int, tuple[list[tuple[str, int]], int]] = {}
+
+    def submit(self, rollout: int, version: int) -> None:
+        """Draw the prompts of a rollout and let it begin, with weights that have seen ``version`` updates."""
+        self._submitted[rollout] = (self._draw(self.groups), version)
+
+    def wait(self, rollout: int) -> Collected:
+        """The finished rollout ``rollout``."""
+        prompts, version = self._submitted.pop(rollout)
+        seconds: dict[str, float] = {}
+        with _timed(seconds, "collect"):
+            collected = self._collect(rollout, prompts, version, seconds)
+        collected.seconds = seconds
+        return collected
+
+    def _collect(
+        self, rollout: int, prompts: list[tuple[str, int]], version: int, seconds: dict[str, float]
+    ) -> Collected:
+        mine = list(world.block(self.groups))
+        parts: dict[int, _Part] = {}
+        failures: Counter[str] = Counter()
+        todo, attempt, redrawn, sampled = mine, 0, 0, 0
+        while True:
+            drawn = self._draw_groups(rollout, attempt, version, todo, prompts, seconds, failures)
+            parts.update(drawn)
+            sampled += sum(int(part.rollouts.lengths_R.sum()) for part in drawn.values())
+            collected = self._judge([parts[ordinal] for ordinal in mine])
+            selection = self.judging.selector(collected.advantages_R, collected.gathered.table, attempt)
+            if selection.redraw.numel() == 0:
+                break
+            again = sorted(selection.redraw.tolist())
+            if selection.prompts == "fresh":
+                for ordinal, prompt in zip(again, self._draw(len(again)), strict=True):
+                    prompts[ordinal] = prompt
+            todo, attempt, redrawn = [ordinal for ordinal in again if ordinal in mine], attempt + 1, redrawn + len(again)
+        return replace(
+            collected,
+            keep_R=selection.keep_R & collected.gathered.table.valid_R,
+            prompts=prompts,
+            redrawn=redrawn,
+            sampled_steps=sampled,
+            failures=failures,
+        )
+
+    def _draw_groups(
+        self,
+        rollout: int,
+        attempt: int,
+        version: int,
+        ordinals: Sequence[int],
+        prompts: Sequence[tuple[str, int]],
+        seconds: dict[str, float],
+        failures: Counter[str],
+    ) -> dict[int, _Part]:
+        """Sample and score some groups of this rank."""
+        error: Exception | None = None
+        parts: dict[int, _Part] = {}
+        if ordinals:
+            groups = [self._group(ordinal, prompts[ordinal]) for ordinal in ordinals]
+            try:
+                with _timed(seconds, "generate"):
+                    rollouts, episodes = play(self.settings, groups, rollout=rollout, attempt=attempt, version=version)
+                with _timed(seconds, "reward"):
+                    table = self._table(rollouts, episodes, version, failures)
+            except Exception as raised:
+                error = raised
+            else:
+                with _timed(seconds, "score"):
+                    table = self._penalise(rollouts, table)
+                parts = _split(rollouts, episodes, table, self.settings.members, ordinals)
+        world.raise_together(error)
+        return parts
+
+    def _table(
+        self, rollouts: Rollouts, episodes: list[Episode], version: int, failures: Counter[str]
+    ) -> RolloutTable:
+        scores = score_entries(self.judging.entries, episodes, update=version, stage=self.settings.stream)
+        failures.update(scores.failures)
+        composed = compose(self.judging.entries, scores)
+        return local_table(rollouts, episodes, composed.rewards_R, composed.components, scores.epsilon)
+
+    def _penalise(self, rollouts: Rollouts, table: RolloutTable) -> RolloutTable:
+        """Subtract ``weight * sum_t KL_t`` from the rewards, where the configuration puts the KL there."""
+        kl = self.judging.kl
+        if kl is None or kl.where != "reward" or kl.weight == 0:
+            return table
+        rows = range(len(rollouts))
+        policy, budget = self.settings.policy, self.judging.budget
+        old_S = score(policy, rollouts, rows, budget, "current")
+        reference_S = score(policy, rollouts, rows, budget, "reference")
+        values_S = kl.estimator(KLInputs(old_S, reference_S, old_S)).double() * rollouts.trainable_S
+        penalty_R = torch.zeros(len(rollouts), dtype=torch.float64).index_add_(0, rollouts.row_S, values_S)
+        epsilon = max(table.reward_epsilon, torch.finfo(old_S.dtype).eps)
+        return replace(table, rewards_R=table.rewards_R - kl.weight * penalty_R, reward_epsilon=epsilon)
+
+    def _judge(self, parts: Sequence[_Part]) -> Collected:
+        """Advantages of the rollout as it stands, equal on all ranks."""
+        rollouts = Rollouts.cat([part.rollouts for part in parts])
+        gathered = gather_table(RolloutTable.cat([part.table for part in parts]))
+        advantages_R = self.judging.advantage(gathered.table)
+        advantages_S: Tensor | None = None
+        for transform in self.judging.transforms:
+            if transform.level == "row":
+                advantages_R = transform(advantages_R, gathered.table, rollouts)
+            else:
+                values_S = gathered.local(advantages_R)[rollouts.row_S] if advantages_S is None else advantages_S
+                advantages_S = transform(values_S, gathered.table, rollouts)
+        if advantages_S is None:
+            advantages_S = gathered.local(advantages_R)[rollouts.row_S]
+        else:
+            advantages_R = _largest(advantages_S, rollouts)
+        return Collected(
+            rollouts=rollouts,
+            episodes=[episode for part in parts for episode in part.episodes],
+            gathered=gathered,
+            advantages_R=advantages_R,
+            advantages_S=advantages_S,
+            keep_R=gathered.table.valid_R,
+            prompts=[],
+            redrawn=0,
+            sampled_steps=0,
+            failures=Counter(),
+        )
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One group of this rank."""
+
+    rollouts: Rollouts
+    episodes: list[Episode]
+    table: RolloutTable
+
+
+def _split(
+    rollouts: Rollouts, episodes: list[Episode], table: RolloutTable, members: int, ordinals: Sequence[int]
+) -> dict[int, _Part]:
+    parts = {}
+    for position, ordinal in enumerate(ordinals):
+        rows = torch.arange(position * members, (position + 1) * members)
+        own = rollouts.select(rows)
+        prompt = own.prompts.select(own.prompt_R[:1])
+        own = replace(own, prompts=prompt, prompt_R=torch.zeros_like(own.prompt_R))
+        parts[ordinal] = _Part(own, [episodes[row] for row in rows.tolist()], table.select(rows))
+    return parts
+
+
+def _largest(advantages_S: Tensor, rollouts: Rollouts) -> Tensor:
+    """[R] over all ranks: each row's step advantage of largest magnitude."""
+    steps_S = torch.where(rollouts.trainable_S, advantages_S, 0.0)
+    zeros_R = torch.zeros(len(rollouts), dtype=torch.float64)
+    high_R = zeros_R.scatter_reduce(0, rollouts.row_S, steps_S, "amax")
+    low_R = zeros_R.scatter_reduce(0, rollouts.row_S, steps_S, "amin")
+    return torch.cat(world.gather(torch.where(high_R >= -low_R, high_R, low_R)))
+
+
+@contextmanager
+def _timed(seconds: dict[str, float], phase: str) -> Iterator[None]:
+    start = time.perf_counter()
+    try:
+        yield
+    finally:
+        seconds[phase] = seconds.get(phase, 0.0) + time.perf_counter() - start

@@ -1,0 +1,193 @@
+"""Playing episodes: the policy writes turns, the environment answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from grpo_lightning.engines.base import Completions, Engine, GenerationRequest
+from grpo_lightning.environments.base import Environment
+from grpo_lightning.policies.base import Policy
+from grpo_lightning.samplers.base import Sampler
+from grpo_lightning.types import Episode, FinishReason, Prompt, Ragged, Rollouts, Turn
+
+Recorder = Callable[[GenerationRequest, Completions], object]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Prompt of a group, ready to be sampled from."""
+
+    ordinal: int
+    prompt: Prompt
+    tokens: Tensor
+    """[length] int64."""
+
+
+@dataclass(frozen=True)
+class PlaySettings:
+    """What does not change from rollout to rollout."""
+
+    policy: Policy
+    engine: Engine
+    environment: Environment
+    sampler: Sampler
+    members: int
+    max_new_tokens: int
+    stop: Sequence[str]
+    seed: int
+    stream: str
+    recorder: Recorder | None = None
+
+
+@dataclass
+class _Row:
+    """A row while it is played."""
+
+    episode: Episode
+    group: Group
+    address: tuple[int, int, int, int]
+    """(rollout, group ordinal, attempt, member)."""
+    actions: list[int] = field(default_factory=list)
+    trainable: list[bool] = field(default_factory=list)
+    turns: list[int] = field(default_factory=list)
+    log_probs: list[float] = field(default_factory=list)
+    supports: list[Tensor] = field(default_factory=list)
+    finish: FinishReason = FinishReason.STOP
+    version: int = 0
+
+
+@torch.no_grad()
+def play(
+    settings: PlaySettings, groups: Sequence[Group], *, rollout: int, attempt: int, version: int
+) -> tuple[Rollouts, list[Episode]]:
+    """Sample every member of ``groups``, turn by turn.
+
+    Args:
+        settings: Who plays.
+        groups: The groups, of one rank.
+        rollout: Index of the rollout.
+        attempt: How often the groups were drawn before in this rollout.
+        version: Optimizer steps that the current weights have seen.
+
+    Returns:
+        The rows, groups in the given order and members in theirs, and their episodes.
+    """
+    rows = [
+        _Row(Episode(group.prompt, group.ordinal, member), group, (rollout, group.ordinal, attempt, member))
+        for group in groups
+        for member in range(settings.members)
+    ]
+    environment = settings.environment
+    environment.start([row.episode for row in rows])
+    live = rows
+    for turn in range(environment.max_turns):
+        if not live:
+            break
+        _write_turn(settings, groups, live, turn, version)
+        live = _answer(settings, live, turn)
+    rollouts = _rollouts(settings, groups, rows, attempt)
+    return rollouts, [row.episode for row in rows]
+
+
+def _write_turn(
+    settings: PlaySettings, groups: Sequence[Group], live: Sequence[_Row], turn: int, version: int
+) -> None:
+    policy = settings.policy
+    if turn == 0:
+        contexts = [group.tokens for group in groups]
+        index = {group.ordinal: position for position, group in enumerate(groups)}
+        context_Q = torch.tensor([index[row.group.ordinal] for row in live])
+    else:
+        contexts = [torch.cat([row.group.tokens, torch.tensor(row.actions)]) for row in live]
+        context_Q = torch.arange(len(live))
+    room = [policy.context_length - contexts[index].shape[0] for index in context_Q.tolist()]
+    request = GenerationRequest(
+        contexts=Ragged.from_list(contexts, torch.int64),
+        context_Q=context_Q,
+        address_QA=torch.tensor([[*row.address, turn] for row in live]),
+        sampler=settings.sampler,
+        seed=settings.seed,
+        stream=settings.stream,
+        limit_Q=torch.tensor([min(settings.max_new_tokens, free) for free in room]),
+        stop_ids=policy.stop_ids,
+        stop_strings=settings.stop,
+    )
+    completions = settings.engine.generate(policy, request)
+    if settings.recorder is not None:
+        settings.recorder(request, completions)
+    _append(policy, live, completions, turn, version)
+
+
+def _append(policy: Policy, live: Sequence[_Row], completions: Completions, turn: int, version: int) -> None:
+    tokens, log_probs, finish = completions.tokens.tolist(), completions.log_probs.tolist(), completions.finish_Q.tolist()
+    offsets = completions.tokens.offsets.tolist()
+    for index, row in enumerate(live):
+        count = len(tokens[index])
+        row.actions += tokens[index]
+        row.trainable += [True] * count
+        row.turns += [turn] * count
+        row.log_probs += log_probs[index]
+        support = completions.support
+        if support is not None:
+            row.supports += [support[step] for step in range(offsets[index], offsets[index] + count)]
+        else:
+            row.supports += [torch.zeros(0, dtype=torch.int32)] * count
+        row.finish = FinishReason(finish[index])
+        row.version = version if completions.version is None else completions.version
+        row.episode.turns.append(Turn(tokens[index], policy.decode(tokens[index]), row.finish))
+        row.episode.log_probs += log_probs[index]
+
+
+def _answer(settings: PlaySettings, live: Sequence[_Row], turn: int) -> list[_Row]:
+    """Let the environment answer, and return the rows that go on."""
+    policy, environment = settings.policy, settings.environment
+    going = []
+    for row, observation in zip(live, environment.step([row.episode for row in live]), strict=True):
+        written = row.episode.turns[-1]
+        written.reward = observation.reward
+        if observation.text is None or row.finish is FinishReason.LENGTH:
+            continue
+        tokens = policy.encode_observation(row.group.prompt, observation.text, written.token_ids)
+        tokens = tokens[: environment.max_observation_tokens]
+        used = row.group.tokens.shape[0] + len(row.actions) + tokens.shape[0]
+        if turn == environment.max_turns - 1 or used >= policy.context_length:
+            # The environment would go on and cannot: the row is truncated.
+            row.finish = written.finish = FinishReason.LENGTH
+            continue
+        written.observation = observation.text
+        count = tokens.shape[0]
+        row.actions += tokens.tolist()
+        row.trainable += [False] * count
+        row.turns += [turn] * count
+        row.log_probs += [0.0] * count
+        row.supports += [torch.zeros(0, dtype=torch.int32)] * count
+        going.append(row)
+    return going
+
+
+def _rollouts(settings: PlaySettings, groups: Sequence[Group], rows: Sequence[_Row], attempt: int) -> Rollouts:
+    index = {group.ordinal: position for position, group in enumerate(groups)}
+    group_R = torch.tensor([row.group.ordinal for row in rows], dtype=torch.int64)
+    member_R = torch.tensor([row.episode.member for row in rows], dtype=torch.int64)
+    restricted = any(support.numel() for row in rows for support in row.supports)
+    supports = [support for row in rows for support in row.supports]
+    return Rollouts(
+        prompts=Ragged.from_list([group.tokens for group in groups], torch.int64),
+        prompt_R=torch.tensor([index[row.group.ordinal] for row in rows], dtype=torch.int64),
+        group_R=group_R,
+        member_R=member_R,
+        trajectory_R=group_R * settings.members + member_R,
+        attempt_R=torch.full_like(group_R, attempt),
+        finish_R=torch.tensor([int(row.finish) for row in rows], dtype=torch.int64),
+        temperature_R=torch.full((len(rows),), settings.sampler.temperature, dtype=torch.float32),
+        version_R=torch.tensor([row.version for row in rows], dtype=torch.int64),
+        actions=Ragged.from_list([row.actions for row in rows], torch.int64),
+        trainable_S=torch.tensor([flag for row in rows for flag in row.trainable], dtype=torch.bool),
+        turn_S=torch.tensor([turn for row in rows for turn in row.turns], dtype=torch.int64),
+        behaviour_log_probs_S=torch.tensor([value for row in rows for value in row.log_probs], dtype=torch.float32),
+        support=Ragged.from_list(supports, torch.int32) if restricted else None,
+    )

@@ -1,0 +1,85 @@
+"""Checks of a whole run, made before weights load."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from grpo_lightning.errors import ConfigError, DataError, require
+from grpo_lightning.rewards.arguments import check_columns
+from grpo_lightning.rewards.composer import check_entries
+
+if TYPE_CHECKING:
+    from lightning.pytorch import Trainer
+
+    from grpo_lightning.data.datamodule import GRPODataModule
+    from grpo_lightning.module import GRPOModule
+
+
+def check_module(module: GRPOModule) -> None:
+    """Check the settings of a module against each other.
+
+    Raises:
+        ConfigError: Naming the setting, its value and the fix.
+    """
+    for name in ("group_size", "prompts_per_rollout", "epochs_per_rollout", "updates_per_rollout", "micro_batch_tokens"):
+        value = getattr(module, name)
+        require(value >= 1, f"model.{name}", value, "is below 1", "set it to at least 1")
+    require(module.updates_per_rollout <= module.prompts_per_rollout, "model.updates_per_rollout",
+            module.updates_per_rollout, f"is above prompts_per_rollout ({module.prompts_per_rollout})",
+            "an update needs a group; lower it")  # fmt: skip
+    require(module.learning_rate > 0, "model.learning_rate", module.learning_rate, "is not positive", "set it above 0")
+    require(module.non_finite in ("stop", "skip"), "model.non_finite", module.non_finite, "is no policy",
+            "set stop or skip")  # fmt: skip
+    advantage = module.advantage
+    require(module.group_size > 1 or not advantage.compares, "model.group_size", module.group_size,
+            f"gives advantage {advantage.name!r} nothing to compare with", "set it to at least 2")  # fmt: skip
+    require(module.sampler.explores, "model.sampler", module.sampler.name, "draws equal completions for a whole group",
+            "train with another sampler and keep this one for evaluation")  # fmt: skip
+    level = "row"
+    for index, transform in enumerate(module.transforms):
+        if level == "step" and transform.level == "row":
+            raise ConfigError(f"model.transforms.{index}", transform.name, "takes one value a row and follows a "
+                              "transform that gives one a step", "move it before that one")  # fmt: skip
+        level = transform.level
+    check_entries(module.rewards, "model.rewards")
+    module.objective.check()
+
+
+def check_fit(module: GRPOModule, data: GRPODataModule, trainer: Trainer) -> None:
+    """Check a training run, its data loaded and encoded, before weights load.
+
+    Raises:
+        ConfigError: Naming the setting, its value and the fix.
+        DataError: If the data do not fit the run.
+    """
+    given = trainer.accumulate_grad_batches
+    require(given == 1, "trainer.accumulate_grad_batches", given, "is set by hand",
+            "leave it out: it follows from model.micro_batch_tokens")  # fmt: skip
+    require(trainer.max_steps is not None and trainer.max_steps > 0, "trainer.max_steps", trainer.max_steps,
+            "is no number of updates", "set it to the optimizer steps of the run, the warm-up's included")  # fmt: skip
+    warmup = module.warmup.updates if module.warmup else 0
+    require(warmup <= trainer.max_steps, "model.warmup.updates", warmup, f"is above trainer.max_steps ({trainer.max_steps})",
+            "raise trainer.max_steps")  # fmt: skip
+    rows = sum(len(each) for each in data.train_sets.values())
+    if rows < module.prompts_per_rollout:
+        raise DataError("data.train", f"{rows} prompts", f"are fewer than one rollout takes ({module.prompts_per_rollout})",
+                        "lower model.prompts_per_rollout or give more data")  # fmt: skip
+    for prompts in data.train_sets.values():
+        check_columns(module.rewards, prompts.source.columns, "model.rewards")
+    target = getattr(module.warmup.loss, "target", None) if module.warmup else None
+    for prompts in data.train_sets.values():
+        if target is not None and target not in prompts.source.columns:
+            raise DataError("model.warmup.loss.target", target, "is no column of the training data",
+                            "columns: " + ", ".join(prompts.source.columns))  # fmt: skip
+
+
+def check_evaluation(module: GRPOModule, data: GRPODataModule, kind: str) -> None:
+    """Check that the evaluation sets have the columns that the rewards ask for.
+
+    Raises:
+        ConfigError: Naming the set and the column.
+    """
+    sets = data.validation if kind == "validation" else data.test
+    for name in sets:
+        if name in data.evaluation_sets:
+            check_columns(module.rewards, data.evaluation_sets[name].source.columns, "model.rewards")

@@ -1,0 +1,130 @@
+"""A pip package from outside: its wheel beside the wheel of the core, in an environment that has no sources."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import sysconfig
+import venv
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+PLUGIN = ROOT / "plugins" / "grpo-lightning-palindrome"
+CONFIG = PLUGIN / "configs" / "palindrome.yaml"
+SEPARATE = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PYTEST_ADDOPTS")
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+def run(command: Sequence[str | Path], folder: Path, seconds: float = 240) -> subprocess.CompletedProcess[str]:
+    """Run a command outside the sources, and kill all it started when its time is over."""
+    environment = {name: value for name, value in os.environ.items() if name not in SEPARATE}
+    environment.update(OMP_NUM_THREADS="1", WANDB_MODE="offline", HF_HUB_OFFLINE="1")
+    process = subprocess.Popen(
+        [str(word) for word in command], cwd=folder, env=environment, text=True, start_new_session=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        output, errors = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        output, errors = process.communicate()
+        pytest.fail(f"{command} did not end in {seconds} s\n{output}\n{errors}")
+    return subprocess.CompletedProcess(command, process.returncode, output, errors)
+
+
+def succeed(command: Sequence[str | Path], folder: Path) -> str:
+    done = run(command, folder)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def fresh(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The Python of a new environment with both wheels, and a folder to work in."""
+    folder = tmp_path_factory.mktemp("outside")
+    wheels = folder / "wheels"
+    for source in (ROOT, PLUGIN):
+        succeed(
+            [sys.executable, "-m", "build", "--no-isolation", "--wheel", "--outdir", wheels, source], folder
+        )  # fmt: skip
+    venv.create(folder / "env", with_pip=True)
+    python = folder / "env" / "bin" / "python"
+    site = Path(succeed([python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], folder).strip())
+    # The dependencies come from the environment of the tests. Its own .pth files are not read this way, so an editable
+    # install of the sources stays out of sight.
+    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    built = sorted(wheels.glob("*.whl"))
+    assert len(built) == 2
+    succeed([python, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", *built], folder)
+    return python, folder
+
+
+def test_both_come_from_their_wheels(fresh: tuple[Path, Path]) -> None:
+    python, folder = fresh
+    code = "import grpo_lightning, grpo_lightning_palindrome as p; print(grpo_lightning.__file__); print(p.__file__)"
+    for line in succeed([python, "-c", code], folder).splitlines():
+        assert Path(line).is_relative_to(folder / "env")
+
+
+def test_reward_is_listed_with_its_distribution(fresh: tuple[Path, Path]) -> None:
+    python, folder = fresh
+    listed = json.loads(succeed([python, "-m", "grpo_lightning", "plugins", "list", "--json"], folder))
+    (entry,) = [each for each in listed["components"] if each["name"] == "palindrome"]
+    assert entry["kind"] == "reward"
+    assert entry["distribution"] == "grpo-lightning-palindrome"
+    assert entry["version"] == "0.1.0"
+    assert entry["path"] == "grpo_lightning_palindrome.Palindrome"
+    assert listed["failures"] == []
+
+
+def test_short_name_trains(fresh: tuple[Path, Path]) -> None:
+    python, folder = fresh
+    done = run(
+        [python, "-m", "grpo_lightning", "fit", "--config", CONFIG, "--trainer.max_steps", "2"], folder
+    )  # fmt: skip
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    (metrics,) = (folder / "runs").rglob("metrics.csv")
+    header = metrics.read_text().partition("\n")[0]
+    assert "palindrome" in header
+    (saved,) = (folder / "runs").rglob("config.yaml")
+    assert "grpo_lightning_palindrome.Palindrome" in saved.read_text()
+
+
+def test_own_tests_of_the_plugin_pass(fresh: tuple[Path, Path]) -> None:
+    python, folder = fresh
+    succeed([python, "-m", "pytest", "-q", "-p", "no:cacheprovider", PLUGIN / "tests"], folder)
+
+
+def test_wrong_option_of_the_plugin_is_one_line(fresh: tuple[Path, Path]) -> None:
+    python, folder = fresh
+    config = yaml.safe_load(CONFIG.read_text())
+    config["model"]["rewards"] = [{"reward": {"name": "palindrome", "min_lenght": 3}}]
+    wrong = folder / "wrong.yaml"
+    wrong.write_text(yaml.safe_dump(config))
+    done = run([python, "-m", "grpo_lightning", "fit", "--config", wrong], folder)
+    assert done.returncode == 2
+    assert "'palindrome'" in done.stderr
+    assert "did you mean 'min_length'?" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_broken_plugin_is_reported_and_stops_nothing(fresh: tuple[Path, Path]) -> None:
+    python, folder = fresh
+    site = Path(succeed([python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], folder).strip())
+    info = site / "broken_plugin-3.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken-plugin\nVersion: 3.0\n")
+    (info / "entry_points.txt").write_text("[grpo_lightning]\nbroken = a_module_that_is_not_there\n")
+    listed = json.loads(succeed([python, "-m", "grpo_lightning", "plugins", "list", "--json"], folder))
+    (failure,) = listed["failures"]
+    assert failure["distribution"] == "broken-plugin 3.0"
+    assert "a_module_that_is_not_there" in failure["cause"]
+    assert any(each["name"] == "palindrome" for each in listed["components"])

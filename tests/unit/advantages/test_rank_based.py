@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+from statistics import NormalDist
+
+import pytest
+import torch
+from helpers.tables import reward_table
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from grpo_lightning.advantages.rank_based import RankBased
+from grpo_lightning.errors import ConfigError
+
+
+def mid_ranks(rewards: list[float], tolerance: float) -> list[float]:
+    """q_i by counting pairs."""
+    result = []
+    for i, own in enumerate(rewards):
+        others = [other for j, other in enumerate(rewards) if j != i]
+        ties = sum(abs(own - other) <= tolerance for other in others)
+        below = sum(other < own and abs(own - other) > tolerance for other in others)
+        result.append((below + ties / 2) / len(others))
+    return result
+
+
+def test_mid_ranks_by_hand() -> None:
+    # 5 beats all three; 1 beats one and ties with one, q = (1 + 1/2) / 3 = 1/2; 0 beats none.
+    advantages = RankBased()(reward_table([[1.0, 5.0, 1.0, 0.0], [0.0, 7.0]]))
+    torch.testing.assert_close(advantages, torch.tensor([0.0, 1.0, 0.0, -1.0, -1.0, 1.0], dtype=torch.float64))
+
+
+def test_normal_scores_by_hand() -> None:
+    # Ranks 0, 1/2, 1 of three: Phi^-1 of 1/6, 1/2 and 5/6. Their mean is 0.
+    edge = NormalDist().inv_cdf(5 / 6)
+    advantages = RankBased(score="normal")(reward_table([[3.0, 9.0, 1.0]]))
+    torch.testing.assert_close(advantages, torch.tensor([0.0, edge, -edge], dtype=torch.float64))
+
+
+def test_normal_scores_with_ties_are_centred_again() -> None:
+    # q = 0, 3/4, 3/4 of three: (2 q + 1/2) / 3 = 1/6, 2/3, 2/3.
+    scores = [NormalDist().inv_cdf(1 / 6), NormalDist().inv_cdf(2 / 3), NormalDist().inv_cdf(2 / 3)]
+    expected = torch.tensor(scores, dtype=torch.float64) - sum(scores) / 3
+    torch.testing.assert_close(RankBased(score="normal")(reward_table([[0.0, 1.0, 1.0]])), expected)
+
+
+def test_rewards_within_the_tolerance_tie() -> None:
+    # The largest magnitude is 1, so the tolerance is 4 float32 epsilons: 2 epsilons tie, 6 do not.
+    epsilon = torch.finfo(torch.float32).eps
+    near = reward_table([[1.0, 1.0 - 2 * epsilon, 0.0]], dtype=torch.float32)
+    assert RankBased()(near).tolist() == [0.5, 0.5, -1.0]
+    far = reward_table([[1.0, 1.0 - 6 * epsilon, 0.0]], dtype=torch.float32)
+    assert RankBased()(far).tolist() == [1.0, 0.0, -1.0]
+
+
+def test_ties_are_judged_pair_by_pair() -> None:
+    # Neighbours tie, the ends do not: signs 0 - 1, 0 + 0, 0 + 1 over two others.
+    epsilon = torch.finfo(torch.float32).eps
+    chain = reward_table([[1.0 - 6 * epsilon, 1.0 - 3 * epsilon, 1.0]], dtype=torch.float32)
+    assert RankBased()(chain).tolist() == [-0.5, 0.0, 0.5]
+
+
+def test_only_the_order_counts() -> None:
+    rewards = [0.3, 0.1, 0.9, 0.1, 0.5]
+    for score in ("mid_rank", "normal"):
+        plain = RankBased(score=score)(reward_table([rewards]))  # type: ignore[arg-type]
+        cubed = RankBased(score=score)(reward_table([[1e6 * reward**3 - 5 for reward in rewards]]))  # type: ignore[arg-type]
+        assert plain.tolist() == cubed.tolist()
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    groups=st.lists(
+        st.lists(st.sampled_from([-2.0, 0.1, 0.3, 0.1 + 0.2, 1e-6, 1e6]), min_size=2, max_size=8),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_equals_the_formula(groups: list[list[float]]) -> None:
+    expected, normal = [], []
+    for rows in groups:
+        ranks = mid_ranks(rows, 4 * 2.0**-52 * max(map(abs, rows)))
+        silent = set(ranks) == {0.5}
+        expected += [2 * rank - 1 for rank in ranks]
+        scores = [NormalDist().inv_cdf(((len(rows) - 1) * rank + 0.5) / len(rows)) for rank in ranks]
+        normal += [0.0 if silent else score - sum(scores) / len(scores) for score in scores]
+    table = reward_table(groups)
+    torch.testing.assert_close(RankBased()(table), torch.tensor(expected, dtype=torch.float64))
+    torch.testing.assert_close(
+        RankBased(score="normal")(table), torch.tensor(normal, dtype=torch.float64), rtol=1e-9, atol=1e-9
+    )
+
+
+def test_mid_ranks_lie_between_minus_one_and_one() -> None:
+    advantages = RankBased()(reward_table([[-1e6, 0.0, 1e-6, 1e6], [0.0, 1e6, 0.0]]))
+    assert advantages.abs().max().item() == 1.0
+
+
+def test_unknown_score_is_refused_by_name() -> None:
+    with pytest.raises(ConfigError, match="score: 'rank' is no score"):
+        RankBased(score="rank")  # type: ignore[arg-type]

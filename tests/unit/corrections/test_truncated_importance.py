@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from grpo_lightning.corrections.base import CorrectionInputs
+from grpo_lightning.corrections.truncated_importance import TruncatedImportance
+from grpo_lightning.errors import ConfigError
+
+
+def inputs(ratios: list[list[float]], dtype: torch.dtype = torch.float64) -> CorrectionInputs:
+    """Rows of steps with ``pi_old / mu`` as given."""
+    flat = torch.tensor([math.log(ratio) for row in ratios for ratio in row], dtype=dtype)
+    lengths = torch.tensor([len(row) for row in ratios])
+    behaviour = torch.linspace(-3, -1, len(flat), dtype=dtype)
+    return CorrectionInputs(
+        old_log_probs_S=behaviour + flat,
+        behaviour_log_probs_S=behaviour,
+        row_S=torch.repeat_interleave(torch.arange(len(ratios)), lengths),
+        lengths_R=lengths,
+    )
+
+
+def test_steps_by_hand() -> None:
+    weights = TruncatedImportance()(inputs([[0.5, 1.0, 3.0], [2.0, 1.5]]))
+    torch.testing.assert_close(weights, torch.tensor([0.5, 1.0, 2.0, 2.0, 1.5], dtype=torch.float64))
+
+
+def test_rows_by_hand() -> None:
+    # Products: 3/4 and 3, the latter capped at 2.
+    weights = TruncatedImportance(level="sequence")(inputs([[0.5, 1.0, 1.5], [2.0, 1.5]]))
+    torch.testing.assert_close(weights, torch.tensor([0.75, 0.75, 0.75, 2.0, 2.0], dtype=torch.float64))
+
+
+@pytest.mark.parametrize("level", ["step", "sequence"])
+def test_policies_that_agree_have_weight_exactly_one(level: Any) -> None:
+    log_probs = torch.tensor([-0.3, -7.1, -0.3, -2.0])
+    rows, lengths = torch.tensor([0, 0, 1, 2]), torch.tensor([2, 1, 1])
+    weights = TruncatedImportance(cap=1.0, level=level)(CorrectionInputs(log_probs, log_probs, rows, lengths))
+    assert weights.tolist() == [1.0] * 4
+    assert weights.dtype == torch.float32
+
+
+@pytest.mark.parametrize("level", ["step", "sequence"])
+@pytest.mark.parametrize("log_ratio", [-500.0, 500.0])
+def test_extreme_ratios_are_capped_and_finite(level: Any, log_ratio: float) -> None:
+    old, behaviour = torch.tensor([log_ratio, log_ratio]), torch.zeros(2)
+    given = CorrectionInputs(old, behaviour, torch.zeros(2, dtype=torch.int64), torch.tensor([2]))
+    assert TruncatedImportance(level=level)(given).tolist() == [2.0 if log_ratio > 0 else 0.0] * 2
+
+
+def test_weights_carry_no_gradient() -> None:
+    given = inputs([[1.0, 2.0]])
+    given.old_log_probs_S.requires_grad_()
+    assert not TruncatedImportance()(given).requires_grad
+
+
+def test_no_steps() -> None:
+    empty = torch.zeros(0)
+    nothing = CorrectionInputs(empty, empty, empty.long(), empty.long())
+    for level in ("step", "sequence"):
+        assert TruncatedImportance(level=level)(nothing).shape == (0,)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("setting", "value"), [("cap", 0.5), ("cap", math.inf), ("level", "token")])
+def test_wrong_values_are_refused_by_name(setting: str, value: Any) -> None:
+    with pytest.raises(ConfigError) as error:
+        TruncatedImportance(**{setting: value})
+    assert error.value.setting == setting

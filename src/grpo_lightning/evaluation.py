@@ -65,8 +65,8 @@ def evaluation_metrics(statistics_PC: Tensor, *, k: Sequence[int], components: S
 
     Returns:
         ``accuracy``, ``length_mean`` and ``truncated_fraction`` are means over completions, ``reward`` and
-        ``reward/<name>`` over the completions that have such a score, ``pass@<k>`` and ``majority@<k>`` over prompts. What
-        has nothing to average is left out.
+        ``reward/<name>`` over the completions that have such a score, ``pass@<k>`` and ``majority@<k>`` over prompts.
+        What has nothing to average is left out.
     """
     column = dict(zip(columns(k, components), _distinct(statistics_PC).unbind(1), strict=True))
     samples = column["samples"].sum()

@@ -13,6 +13,7 @@ from typing import Any
 import pluggy
 
 from grpo_lightning import hookspecs
+from grpo_lightning._version import __version__
 
 GROUP = hookspecs.PROJECT
 BLOCKED = "GRPO_LIGHTNING_BLOCKED_PLUGINS"
@@ -59,7 +60,7 @@ class Plugins:
         self.manager.add_hookspecs(hookspecs)
         self.loaded: list[LoadedPlugin] = []
         self.failures: list[PluginFailure] = []
-        self.register("builtins", import_module("grpo_lightning.builtins"), "grpo-lightning", "")
+        self.register("builtins", import_module("grpo_lightning.builtins"), "grpo-lightning", __version__)
         blocked = _blocked()
         for entry_point, distribution in installed_entry_points() if entry_points is None else entry_points:
             plugin = LoadedPlugin(entry_point.name, _name(distribution), distribution.version, None)

@@ -20,7 +20,7 @@ def generate_distribution(sampler: Sampler, logits_QV: Tensor) -> Tensor:
     if not arguments["do_sample"]:
         return torch.nn.functional.one_hot(logits_QV.argmax(-1), logits_QV.shape[-1]).to(logits_QV)
     no_ids = torch.zeros(logits_QV.shape[0], 0, dtype=torch.int64)
-    scores = TemperatureLogitsWarper(arguments["temperature"])(no_ids, logits_QV)
+    scores: Tensor = TemperatureLogitsWarper(arguments["temperature"])(no_ids, logits_QV)
     if arguments["top_k"]:
         scores = TopKLogitsWarper(arguments["top_k"])(no_ids, scores)
     if arguments["top_p"] < 1.0:

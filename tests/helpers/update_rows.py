@@ -21,5 +21,5 @@ def update_rows(lengths: Sequence[int] = LENGTHS, groups: Sequence[int] = GROUPS
 
 def aggregated(aggregation: Aggregation) -> float:
     """``sum_i w_i sum_t term_it`` of :data:`TERMS`."""
-    weights = aggregation.step_weights(update_rows()).tolist()
-    return sum(weight * sum(terms) for weight, terms in zip(weights, TERMS, strict=True))
+    weights: list[float] = aggregation.step_weights(update_rows()).tolist()
+    return sum((weight * sum(terms) for weight, terms in zip(weights, TERMS, strict=True)), 0.0)

@@ -64,7 +64,14 @@ def read_offline_run(save_dir: Path) -> OfflineRun:
 
 
 def _values(items: Any) -> dict[str, Any]:
-    return {item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in items}
+    values: dict[str, Any] = {}
+    for item in items:
+        *path, last = item.nested_key or [item.key]
+        place = values
+        for key in path:
+            place = place.setdefault(key, {})
+        place[last] = json.loads(item.value_json)
+    return values
 
 
 def _payloads(data: bytes) -> Iterator[bytes]:

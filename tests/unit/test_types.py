@@ -5,8 +5,6 @@ from dataclasses import fields, replace
 
 import pytest
 import torch
-from helpers.tables import reward_table
-from helpers.tiny_rollouts import tiny_rollouts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,6 +18,8 @@ from grpo_lightning.types import (
     Turn,
     offsets_from_lengths,
 )
+from helpers.tables import reward_table
+from helpers.tiny_rollouts import tiny_rollouts
 
 SEQUENCES = st.lists(st.lists(st.integers(0, 9), max_size=5), max_size=6)
 

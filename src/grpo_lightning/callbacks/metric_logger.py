@@ -17,8 +17,8 @@ class MetricLogger(ReportCallback):
     """Logs every metric of docs/metrics.md, one row an update.
 
     The step is the number of optimizer steps. What a rollout has measured stands in the row of its first update. The
-    metrics also reach ``trainer.callback_metrics``, so that Lightning's callbacks can monitor them; wandb gets histograms
-    of the groups' means and variances and of the lengths as well.
+    metrics also reach ``trainer.callback_metrics``, so that Lightning's callbacks can monitor them; wandb also gets
+    histograms of the groups' means and variances and of the lengths.
     """
 
     name = "metric_logger"

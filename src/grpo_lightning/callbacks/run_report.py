@@ -26,8 +26,8 @@ class RunReport(ReportCallback):
     """Ends a run with a table of before and after.
 
     After ``fit``: the first and the last validation (or the mean reward of the first and last rollouts), where the time
-    went, where the files are, and what to run next. After ``validate`` and ``test``: the metrics of every data set. What a
-    resumed run reports covers the time before as well. All goes to standard output.
+    went, where the files are, and what to run next. After ``validate`` and ``test``: the metrics of every data set. A
+    resumed run reports on the time before as well. All goes to standard output.
     """
 
     name = "run_report"

@@ -20,8 +20,8 @@ class SampleLog(ReportCallback):
     """Writes sampled groups to a file and to wandb.
 
     Training samples go to ``samples/train.jsonl`` in the run folder and to the wandb table ``samples/train``; those of
-    evaluations to ``samples/validation.jsonl`` or ``samples/test.jsonl`` and to tables of these names. A line of a file is
-    one completion with its prompt, its score by each reward, its reward and its advantage.
+    evaluations to ``samples/validation.jsonl`` or ``samples/test.jsonl`` and to tables of these names. A line of a file
+    is one completion with its prompt, its score by each reward, its reward and its advantage.
 
     Args:
         every: Training samples are kept of every so many rollouts, the first included.

@@ -34,15 +34,20 @@ class Checker:
         for name, parameter in known.items():
             if parameter.required and name not in values:
                 raise ConfigError(_join(path, name), None, "is missing", f"set {_wanted(parameter)}")
-        return {name: self.value(value, known[name], _join(path, name)) for name, value in values.items()}
+        # The options of an entry's component are written beside the entry's own fields, so they are named like those.
+        beside = getattr(owner, "component_field", None)
+        return {
+            name: self.value(value, known[name], path if name == beside else _join(path, name))
+            for name, value in values.items()
+        }
 
     def value(self, value: Any, parameter: Parameter, path: str) -> Any:
         """One setting, built if it is a component."""
         if value is None and parameter.nullable:
             return None
-        return self._shaped(value, parameter.shapes, path, parameter.name)
+        return self._shaped(value, parameter.shapes, path)
 
-    def _shaped(self, value: Any, shapes: tuple[Shape, ...], path: str, name: str) -> Any:
+    def _shaped(self, value: Any, shapes: tuple[Shape, ...], path: str) -> Any:
         shape = self.resolver.choose(value, shapes)
         if shape is None:
             raise ConfigError(path, value, "has the wrong form", f"set {' or '.join(_form(each) for each in shapes)}")
@@ -51,25 +56,12 @@ class Checker:
         if shape.form == "slot":
             return self._component(value, path)
         if shape.form == "group":
-            return self._built(shape.cls, self._fields(value, shape, path), path)
+            return self._built(shape.cls, self.parameters(value, shape.cls, path), path)
         if shape.form == "list":
-            return [self._shaped(item, shape.of, f"{path}.{index}", name) for index, item in enumerate(value)]
+            return [self._shaped(item, shape.of, f"{path}.{index}") for index, item in enumerate(value)]
         if shape.form == "names":
-            return {key: self._shaped(item, shape.of, f"{path}.{key}", name) for key, item in value.items()}
+            return {key: self._shaped(item, shape.of, f"{path}.{key}") for key, item in value.items()}
         return self._factory(value, path)
-
-    def _fields(self, value: Any, shape: Shape, path: str) -> dict[str, Any]:
-        field = shape.component_field
-        if field is None or field not in value:
-            return self.parameters(value, shape.cls, path)
-        # The component's options are written beside the entry's fields, so they are named by the entry's path.
-        component = self._shaped(value[field], parameters(shape.cls)[field].shapes, path, field)
-        known = {name: each for name, each in parameters(shape.cls).items() if name != field}
-        rest = {name: item for name, item in value.items() if name != field}
-        for name, item in rest.items():
-            if name not in known:
-                raise ConfigError(_join(path, name), item, "is no setting", near_matches(name, known))
-        return {field: component, **{name: self.value(item, known[name], _join(path, name)) for name, item in rest.items()}}
 
     def _component(self, value: Mapping[str, Any], path: str) -> Any:
         component = import_path(value["class_path"])
@@ -84,7 +76,7 @@ class Checker:
 
     def _factory(self, value: Mapping[str, Any], path: str) -> Any:
         made = import_path(value["class_path"])
-        known = dict(list(parameters(made).items())[1:])  # the first is what it is later given: parameters, an optimizer
+        known = dict(list(parameters(made).items())[1:])  # the first comes later: parameters, or an optimizer
         for name, item in value["init_args"].items():
             if name not in known:
                 reason = f"is no option of {made.__name__!r}"

@@ -74,7 +74,7 @@ def _sections(raw: Mapping[str, Any], targets: Targets) -> dict[str, Any]:
 
 
 def _check_trainer(trainer: Mapping[str, Any], command: str) -> None:
-    """Refuse what the loop of rollouts decides itself. What a saved configuration holds, Lightning's defaults, passes."""
+    """Refuse what the loop of rollouts decides itself; Lightning's defaults, which a saved run holds, pass."""
     if trainer.get("accumulate_grad_batches") not in (None, 1):
         raise ConfigError("trainer.accumulate_grad_batches", trainer["accumulate_grad_batches"],
                           "cannot be set by hand", "set model.micro_batch_tokens, from which it follows")  # fmt: skip
@@ -86,4 +86,4 @@ def _check_trainer(trainer: Mapping[str, Any], command: str) -> None:
                           "set runs_folder or run_folder")  # fmt: skip
     steps = trainer.get("max_steps")
     if command == "fit" and (steps is None or (isinstance(steps, int) and steps < 1)):
-        raise ConfigError("trainer.max_steps", steps, "is no number of updates", "set how many updates to train, 1 or more")
+        raise ConfigError("trainer.max_steps", steps, "is no number of updates", "set how many to train, 1 or more")

@@ -30,17 +30,18 @@ def factory_class(name: Any, returns: tuple[type, ...], path: str, value: Any) -
     try:
         found = import_path(name)
     except ImportError as error:
-        raise ConfigError(path, name, f"cannot be imported ({error})", "check the path and what is installed") from error
+        reason = f"cannot be imported ({error})"
+        raise ConfigError(path, name, reason, "check the path and what is installed") from error
     if isinstance(found, type) and not issubclass(found, returns):
         raise ConfigError(path, name, f"is no {returns[0].__name__}", near_matches(name.rpartition(".")[2], known))
     return name
 
 
 def factory_classes(returns: tuple[type, ...]) -> dict[str, type]:
-    """Every public class that is one of ``returns``, by name; where two share a name, the one that is asked for itself."""
+    """Every public class that is one of ``returns``, by name; of two that share one, the one asked for itself."""
     found: dict[str, type] = {}
     for base in returns:
-        queue = list(base.__subclasses__())
+        queue: list[type] = list(base.__subclasses__())
         while queue:
             each = queue.pop(0)
             queue.extend(each.__subclasses__())

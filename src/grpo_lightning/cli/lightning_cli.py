@@ -6,9 +6,9 @@ import typing
 from typing import Any
 
 from jsonargparse import ArgumentError
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import Trainer
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
-from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from typing_extensions import override
 
 from grpo_lightning.cli.configuration import Configuration, Targets
@@ -81,9 +81,11 @@ class RunCLI(LightningCLI):
         elif given.logger not in (None, True, False):
             loggers.append(given.logger)
         own = run_callbacks(
-            self.folder, self.settings, self.command, list(self.datamodule.validation), given.callbacks or [], registry()
+            self.folder, self.settings, self.command, list(self.datamodule.validation), given.callbacks, registry()
         )
-        self.trainer_defaults = {**self.trainer_defaults, "callbacks": own + ([self.predictions] if self.predictions else [])}
+        if self.predictions:
+            own.append(self.predictions)
+        self.trainer_defaults = {**self.trainer_defaults, "callbacks": own}
         return super().instantiate_trainer(logger=loggers, default_root_dir=str(self.folder.path), **kwargs)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from functools import reduce
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
@@ -41,7 +40,9 @@ def plan(command: str, arguments: Arguments) -> Plan:
     Raises:
         ConfigError: If one of them is not there.
     """
-    config = reduce(deep_merge, map(load_file, arguments.configs), {})
+    config: dict[str, Any] = {}
+    for path in arguments.configs:
+        config = deep_merge(config, load_file(path))
     given = dict(config)
     for setting in arguments.settings:
         if len(setting.path) == 1:
@@ -88,7 +89,7 @@ def _continued(resume: str | None, runs_folder: Path) -> tuple[RunFolder | None,
 
 def _last(folder: RunFolder) -> Path:
     if not folder.last.exists():
-        raise ConfigError("resume", str(folder.path), "has no checkpoint last.ckpt", "give another run, or a checkpoint")
+        raise ConfigError("resume", str(folder.path), "has no last.ckpt", "give another run, or a checkpoint")
     return folder.last
 
 
@@ -110,7 +111,7 @@ def _evaluated(given: dict[str, Any], arguments: Arguments, runs_folder: Path) -
                           "train one with fit, or name one with --run")  # fmt: skip
     checkpoint = checkpoint or folder.checkpoint()
     if checkpoint is None:
-        raise ConfigError("run", str(folder.path), "has no checkpoint", "train it with fit, or name one with --ckpt_path")
+        raise ConfigError("run", str(folder.path), "has no checkpoint", "train it, or name one with --ckpt_path")
     return folder, checkpoint
 
 

@@ -10,6 +10,10 @@ MESSAGES = (
     ".*does not have many workers.*",
     ".*exists and is not empty.*",
     ".*GPU available but not used.*",
+    ".*when using `ckpt_path`, callbacks used to create.*",
+    ".*You have overridden `transfer_batch_to_device`.*",
+    ".*isinstance\\(treespec, LeafSpec\\).*",
+    ".*`past_key_values` is deprecated.*",
 )
 
 

@@ -15,8 +15,8 @@ from typing_extensions import override
 class PredictionWriter(Callback):
     """Writes one JSON object a completion.
 
-    Every rank writes a part; the parts become one file, in order of rank, when all is done. A run that is stopped leaves
-    no file that looks whole.
+    Every rank writes a part; the parts become one file, in order of rank, when all is done. A run that is stopped
+    leaves no file that looks whole.
 
     Args:
         path: The file.

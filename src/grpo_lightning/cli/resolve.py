@@ -9,7 +9,7 @@ from typing import Any
 
 from grpo_lightning.cli.factories import factory_class
 from grpo_lightning.cli.merge import deep_merge
-from grpo_lightning.cli.schema import Parameter, Shape, parameters
+from grpo_lightning.cli.schema import Form, Parameter, Shape, parameters
 from grpo_lightning.errors import ConfigError
 from grpo_lightning.registry import Registry
 
@@ -64,6 +64,7 @@ class Resolver:
     def choose(self, value: Any, shapes: tuple[Shape, ...]) -> Shape | None:
         """The shape in which ``value`` is written; ``None`` where it has none of them, or is ``null``."""
         by_form = {shape.form: shape for shape in shapes}
+        order: tuple[Form, ...] = ("value",)
         if isinstance(value, Mapping):
             slot, names = by_form.get("slot"), by_form.get("names")
             if slot and names:
@@ -72,9 +73,7 @@ class Resolver:
         elif isinstance(value, list):
             order = ("list", "value")
         elif isinstance(value, str):
-            order = ("slot", "factory", *(("group",) if _sugared(by_form.get("group")) else ()), "value")
-        else:
-            order = ("value",)
+            order = ("slot", "factory", "group", "value") if _sugared(by_form) else ("slot", "factory", "value")
         return next((by_form[form] for form in order if form in by_form and value is not None), None)
 
     def _is_names(self, value: Mapping[str, Any], kind: str) -> bool:
@@ -90,7 +89,7 @@ class Resolver:
             return set()
 
     def _slot(self, value: Any, kind: str, path: str, default: str | None) -> dict[str, Any]:
-        written = {"name": value} if isinstance(value, str) else dict(value)
+        written = _written(value)
         if "name" in written and "class_path" in written:
             raise ConfigError(path, value, "has both name and class_path", "leave one of them out")
         arguments = dict(written.pop("init_args", None) or {})
@@ -131,15 +130,15 @@ class Resolver:
         }
 
     def _factory(self, value: Any, shape: Shape, path: str, default: str | None) -> dict[str, Any]:
-        written = {"name": value} if isinstance(value, str) else dict(value)
-        arguments = {**(written.pop("init_args", None) or {})}
+        written = _written(value)
+        arguments = dict(written.pop("init_args", None) or {})
         name = written.pop("class_path", None) or written.pop("name", None) or default
         class_path = factory_class(name, shape.returns, path, value)
         return {"class_path": class_path, "init_args": deep_merge(arguments, written)}
 
 
-def _sugared(shape: Shape | None) -> bool:
-    return shape is not None and shape.component_field is not None
+def _sugared(by_form: Mapping[Form, Shape]) -> bool:
+    return "group" in by_form and by_form["group"].component_field is not None
 
 
 def _split(value: Mapping[str, Any], field: str, fields: set[str]) -> dict[str, Any]:
@@ -155,3 +154,7 @@ def _split(value: Mapping[str, Any], field: str, fields: set[str]) -> dict[str, 
     elif extras:
         entry[field] = deep_merge({"it": value[field]}, {"it": extras})["it"]
     return entry
+
+
+def _written(value: Any) -> dict[str, Any]:
+    return {"name": value} if isinstance(value, str) else dict(value)

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import Trainer
-from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 from grpo_lightning import __version__
 from grpo_lightning.cli.arguments import parse_arguments

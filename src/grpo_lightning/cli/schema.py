@@ -74,7 +74,7 @@ def _kind(shapes: tuple[Shape, ...]) -> str:
 @cache
 def parameters(owner: Any) -> Mapping[str, Parameter]:
     """Settings of a class or function by name: its typed keyword arguments."""
-    if inspect.isclass(owner) and owner.__init__ is object.__init__:  # type: ignore[misc]
+    if inspect.isclass(owner) and owner.__init__ is object.__init__:
         return {}
     hints = _hints(owner)
     found = {}
@@ -91,7 +91,7 @@ def parameters(owner: Any) -> Mapping[str, Parameter]:
 
 
 def _hints(owner: Any) -> dict[str, Any]:
-    target = owner if dataclasses.is_dataclass(owner) or not inspect.isclass(owner) else owner.__init__  # type: ignore[misc]
+    target = owner if dataclasses.is_dataclass(owner) or not inspect.isclass(owner) else owner.__init__
     try:
         return typing.get_type_hints(target)
     except Exception:  # a stranger's hints may name what exists only for a type checker: such values go unchecked here
@@ -129,8 +129,8 @@ def _shape(member: Any) -> Shape | None:
     if origin in (dict, Mapping) and arguments[0] is str and _structured(arguments[1]):
         return Shape("names", of=_shapes(arguments[1]))
     if origin is Callable and arguments:
-        returns = tuple(each for each in _members(arguments[-1]) if inspect.isclass(each) and each is not types.NoneType)
-        if len(returns) == len(_members(arguments[-1])) and all(each.__module__ != "builtins" for each in returns):
+        returns = _members(arguments[-1])
+        if all(inspect.isclass(each) and each.__module__ != "builtins" for each in returns):
             return Shape("factory", returns=returns)
     return None
 

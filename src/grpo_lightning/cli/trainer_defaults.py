@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-from pathlib import Path
 from typing import Any
 
 from lightning.pytorch import Callback
@@ -63,15 +62,16 @@ def _wandb_id(folder: RunFolder) -> str:
 
 
 def run_callbacks(
-    folder: RunFolder, settings: RunSettings, command: str, validation: list[str], given: list[Any], registry: Registry
+    folder: RunFolder, settings: RunSettings, command: str, validation: list[str], given: Any, registry: Registry
 ) -> list[Callback]:
     """The callbacks of a command: ours, those that ``given`` replaces left out, and for ``fit`` what saves and stops.
 
     Raises:
         ConfigError: If early stopping has nothing to watch.
     """
+    replaced = {type(item) for item in (given if isinstance(given, list) else [given])}
     classes = [registry.resolve("callback", name) for name in OWN_CALLBACKS]
-    callbacks: list[Callback] = [each() for each in classes if not any(type(item) is each for item in given)]
+    callbacks: list[Callback] = [each() for each in classes if each not in replaced]
     if command != "fit":
         return callbacks
     accuracy = f"validation/{validation[0]}/accuracy" if validation else None

@@ -26,7 +26,7 @@ def check_type(path: str, value: Any, hint: Any) -> Any:
     Raises:
         ConfigError: If it has another type.
     """
-    if hint is Any or hint in (int, str, bool, float) and type(value) is hint:
+    if hint is Any or (hint in _WORDS and type(value) is hint and hint not in (dict, list)):
         return value
     from jsonargparse import ArgumentParser
 

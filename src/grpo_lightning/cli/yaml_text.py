@@ -55,7 +55,8 @@ def load_file(path: Path) -> dict[str, Any]:
         raise ConfigError("config", str(path), f"cannot be read ({error})", "give a YAML file") from None
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise ConfigError("config", str(path), f"is malformed at line {line}: {error.problem}", "mend that line") from None
+        reason = f"is malformed at line {line}: {error.problem}"
+        raise ConfigError("config", str(path), reason, "mend that line") from None
     except yaml.YAMLError as error:
         raise ConfigError("config", str(path), f"is no YAML ({error})", "give a YAML file") from None
     if loaded is None:

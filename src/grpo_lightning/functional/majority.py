@@ -17,8 +17,8 @@ def majority_at_k(answers_R: Tensor, correct_R: Tensor, k: int) -> float:
     """Mean over all k-subsets of the correctness of the subset's most frequent answer.
 
     Answers that tie for the first place share it equally. The expectation is exact (no subset is ever sampled): the
-    subsets in which one answer wins ``m`` times against ``t`` others that tie are counted by multiplying, over the other
-    answers, polynomials whose exponents are the completions taken and the ties; the work grows polynomially in the
+    subsets that hold one answer ``m`` times, ``t`` others as often and none more often are counted by multiplying, over
+    the other answers, polynomials whose exponents are the completions taken and the ties. The work is polynomial in the
     number of completions. An answer whose completions are judged differently is as right as the share of them that is
     correct.
 
@@ -37,7 +37,7 @@ def majority_at_k(answers_R: Tensor, correct_R: Tensor, k: int) -> float:
         >>> import torch
         >>> from grpo_lightning.functional.majority import majority_at_k
         >>> answers, correct = torch.tensor([7, 7, 3]), torch.tensor([True, True, False])
-        >>> majority_at_k(answers, correct, 3), round(majority_at_k(answers, correct, 2), 6)
+        >>> round(majority_at_k(answers, correct, 3), 6), round(majority_at_k(answers, correct, 2), 6)
         (1.0, 0.666667)
     """
     n = answers_R.shape[0]

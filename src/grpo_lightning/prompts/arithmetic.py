@@ -70,7 +70,7 @@ class Arithmetic(Procedural):
         self.digits, self.operations, self.terms = digits, list(operations), terms
         self.template, self.chat, self.negative = template, chat, negative
         # Operands lead, so that held-out ones can be told by them.
-        self.identifying = slice(terms)  # type: ignore[misc]
+        self.identifying = slice(terms)
 
     @override
     def radices(self) -> list[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -36,7 +36,7 @@ class Procedural(PromptSource):
         split: ``train`` or ``held_out``.
     """
 
-    identifying: ClassVar[slice] = slice(None)
+    identifying: slice = slice(None)
     """Numbers of a question that decide whether it is held out."""
 
     def __init__(self, *, count: int | None, seed: int, split: Split) -> None:

@@ -161,12 +161,12 @@ def run_mask(collected: Collected, buffer: Buffer) -> Tensor:
 
 
 def _micro_batches(rollouts: Rollouts, rows: Tensor, settings: BufferSettings) -> list[Tensor]:
+    if rows.numel() == 0:  # of nothing, split makes one empty part
+        return []
     if settings.whole_groups:
         groups = [rows[rollouts.group_R[rows] == group] for group in torch.unique(rollouts.group_R[rows])]
     else:
         groups = list(rows.split(1))
-    if not groups:
-        return []
     costs = [sum(row_costs(rollouts, group.tolist())) for group in groups]
     bins = fit(costs, settings.budget, settings.micro_batches)
     return [torch.cat([groups[index] for index in part]) for part in bins]

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import pytest
 import torch
-from helpers.tables import reward_table
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from grpo_lightning.advantages import Advantage, GroupNorm, LeaveOneOut, MeanCentered, RankBased
+from helpers.tables import reward_table
 
 ESTIMATORS: dict[str, Callable[[], Advantage]] = {
     "group_norm": GroupNorm,

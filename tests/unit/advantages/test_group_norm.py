@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 import torch
-from helpers.tables import reward_table
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from grpo_lightning.advantages.group_norm import GroupNorm
 from grpo_lightning.errors import ConfigError
+from helpers.tables import reward_table
 
 
 def reference(

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import torch
-from helpers.tables import reward_table
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from grpo_lightning.advantages.leave_one_out import LeaveOneOut
+from helpers.tables import reward_table
 
 
 def test_by_hand() -> None:

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from helpers.tables import reward_table
 
 from grpo_lightning.advantages.leave_one_out import LeaveOneOut
 from grpo_lightning.advantages.mean_centered import MeanCentered
+from helpers.tables import reward_table
 
 
 def test_by_hand() -> None:

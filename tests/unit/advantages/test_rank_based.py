@@ -4,12 +4,12 @@ from statistics import NormalDist
 
 import pytest
 import torch
-from helpers.tables import reward_table
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from grpo_lightning.advantages.rank_based import RankBased
 from grpo_lightning.errors import ConfigError
+from helpers.tables import reward_table
 
 
 def mid_ranks(rewards: list[float], tolerance: float) -> list[float]:
@@ -62,8 +62,8 @@ def test_ties_are_judged_pair_by_pair() -> None:
 def test_only_the_order_counts() -> None:
     rewards = [0.3, 0.1, 0.9, 0.1, 0.5]
     for score in ("mid_rank", "normal"):
-        plain = RankBased(score=score)(reward_table([rewards]))  # type: ignore[arg-type]
-        cubed = RankBased(score=score)(reward_table([[1e6 * reward**3 - 5 for reward in rewards]]))  # type: ignore[arg-type]
+        plain = RankBased(score=score)(reward_table([rewards]))
+        cubed = RankBased(score=score)(reward_table([[1e6 * reward**3 - 5 for reward in rewards]]))
         assert plain.tolist() == cubed.tolist()
 
 

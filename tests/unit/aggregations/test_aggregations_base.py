@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from helpers.update_rows import update_rows
 
 from grpo_lightning.aggregations import (
     Aggregation,
@@ -15,6 +14,7 @@ from grpo_lightning.aggregations import (
     TokenMean,
     TokenSum,
 )
+from helpers.update_rows import update_rows
 
 EVERY = [
     ConstantLength(length=16),

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import pytest
-from helpers.update_rows import aggregated, update_rows
 
 from grpo_lightning.aggregations.constant_length import ConstantLength
 from grpo_lightning.errors import ConfigError
+from helpers.update_rows import aggregated, update_rows
 
 
 def test_by_hand() -> None:
@@ -20,5 +20,5 @@ def test_the_constant_is_the_configured_one_whatever_the_rows() -> None:
 
 @pytest.mark.parametrize("length", [0, -3])
 def test_lengths_below_one_are_refused(length: int) -> None:
-    with pytest.raises(ConfigError, match="^length: "):
+    with pytest.raises(ConfigError, match=r"^length: "):
         ConstantLength(length=length)

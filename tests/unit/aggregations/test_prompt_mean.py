@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import pytest
-from helpers.update_rows import aggregated, update_rows
 
 from grpo_lightning.aggregations.prompt_mean import PromptMean
+from helpers.update_rows import aggregated, update_rows
 
 
 def test_by_hand() -> None:

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import pytest
-from helpers.update_rows import aggregated, update_rows
 
 from grpo_lightning.aggregations.sequence_mean_token_mean import SequenceMeanTokenMean
+from helpers.update_rows import aggregated, update_rows
 
 
 def test_by_hand() -> None:

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from helpers.update_rows import aggregated, update_rows
-
 from grpo_lightning.aggregations.token_sum import TokenSum
+from helpers.update_rows import aggregated, update_rows
 
 
 def test_by_hand() -> None:

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger, WandbLogger
+from lightning.pytorch.loggers import CSVLogger, WandbLogger
 
 from grpo_lightning.callbacks.run_files import run_files, run_folder, samples_file
 from helpers.run_reports import ReportingModule, make_trainer
@@ -16,12 +15,6 @@ def test_folder_is_the_first_loggers(tmp_path: Path, wandb_folder: Path) -> None
         assert run_folder(trainer) == Path(expected)
         assert run_folder(trainer) == Path(str(trainer.log_dir))
         assert samples_file(trainer, "train") == Path(expected) / "samples" / "train.jsonl"
-
-
-def test_folder_of_tensorboard(tmp_path: Path) -> None:
-    pytest.importorskip("tensorboard")
-    trainer = make_trainer(tmp_path, ReportingModule(), [], max_steps=1, loggers=[TensorBoardLogger(tmp_path)])
-    assert run_folder(trainer) == Path(str(trainer.log_dir))
 
 
 def test_only_what_exists_is_named(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def test_no_steps() -> None:
     empty = torch.zeros(0)
     nothing = CorrectionInputs(empty, empty, empty.long(), empty.long())
     for level in ("step", "sequence"):
-        assert TruncatedImportance(level=level)(nothing).shape == (0,)  # type: ignore[arg-type]
+        assert TruncatedImportance(level=level)(nothing).shape == (0,)
 
 
 @pytest.mark.parametrize(("setting", "value"), [("cap", 0.5), ("cap", math.inf), ("level", "token")])

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import torch
-from helpers.five_words import at, expected, reverse_kl, total_variation
 
 from grpo_lightning.kl.absolute import AbsoluteKL
+from helpers.five_words import at, expected, reverse_kl, total_variation
 
 
 def test_by_hand() -> None:

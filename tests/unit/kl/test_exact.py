@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from helpers.five_words import expected, reverse_kl
 
 from grpo_lightning.kl.base import KLInputs
 from grpo_lightning.kl.exact import ExactKL
+from helpers.five_words import expected, reverse_kl
 
 
 def test_value_and_gradient_are_those_of_the_divergence() -> None:

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import torch
-from helpers.five_words import ZERO, at, expected, reverse_kl
 
 from grpo_lightning.kl.k1 import K1
+from helpers.five_words import ZERO, at, expected, reverse_kl
 
 
 def test_by_hand() -> None:

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import torch
-from helpers.five_words import at, expected, reverse_kl
 
 from grpo_lightning.kl.k2 import K2
+from helpers.five_words import at, expected, reverse_kl
 
 
 def test_by_hand() -> None:

@@ -5,9 +5,9 @@ from decimal import Decimal, getcontext
 
 import pytest
 import torch
-from helpers.five_words import at, expected, forward_kl, reverse_kl
 
 from grpo_lightning.kl.k3 import K3
+from helpers.five_words import at, expected, forward_kl, reverse_kl
 
 
 def test_by_hand() -> None:

@@ -4,11 +4,11 @@ import math
 
 import pytest
 import torch
-from helpers.five_words import LOGITS, OLD, REFERENCE, expected, forward_kl, reverse_kl
 
 from grpo_lightning.kl.base import KLInputs
 from grpo_lightning.kl.k3 import K3
 from grpo_lightning.kl.k3_unbiased import UnbiasedK3
+from helpers.five_words import LOGITS, OLD, REFERENCE, expected, forward_kl, reverse_kl
 
 
 def test_by_hand() -> None:

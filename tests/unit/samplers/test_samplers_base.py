@@ -6,10 +6,10 @@ import math
 
 import pytest
 import torch
-from helpers.generate_warpers import generate_distribution, own_distribution
 
 from grpo_lightning.errors import ConfigError
 from grpo_lightning.samplers import Greedy, MinP, Sampler, Temperature, TopK, TopP
+from helpers.generate_warpers import generate_distribution, own_distribution
 
 EVERY = [
     Greedy(),
@@ -72,5 +72,5 @@ def test_no_requests(sampler: Sampler) -> None:
 @pytest.mark.parametrize("make", [Temperature, TopK, TopP, MinP])
 @pytest.mark.parametrize("temperature", [0.0, -1.0, math.inf, math.nan])
 def test_temperatures_that_are_not_positive_numbers_are_refused(make: type[Sampler], temperature: float) -> None:
-    with pytest.raises(ConfigError, match="^temperature: "):
+    with pytest.raises(ConfigError, match=r"^temperature: "):
         make(temperature=temperature)

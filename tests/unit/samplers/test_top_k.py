@@ -12,7 +12,7 @@ from grpo_lightning.samplers.top_k import TopK
 def chosen(sampler: TopK, probabilities: list[float]) -> list[int]:
     support = sampler.support(torch.tensor([probabilities], dtype=torch.float64).log())
     assert support is not None
-    return support[0].nonzero().squeeze(1).tolist()  # type: ignore[no-any-return]
+    return support[0].nonzero().squeeze(1).tolist()
 
 
 def test_by_hand() -> None:
@@ -52,5 +52,5 @@ def test_a_large_vocabulary_is_not_sorted() -> None:
 
 @pytest.mark.parametrize("k", [0, -1])
 def test_k_below_one_is_refused(k: int) -> None:
-    with pytest.raises(ConfigError, match="^k: "):
+    with pytest.raises(ConfigError, match=r"^k: "):
         TopK(k=k)

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import torch
-from helpers.tables import reward_table
 
 from grpo_lightning.selectors.all_groups import AllGroups
+from helpers.tables import reward_table
 
 
 def test_every_valid_row_is_kept_and_nothing_drawn_again() -> None:

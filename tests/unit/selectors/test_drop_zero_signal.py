@@ -1,16 +1,16 @@
 from __future__ import annotations
 
 import torch
-from helpers.tables import reward_table
 
 from grpo_lightning.selectors.drop_zero_signal import DropZeroSignal
 from grpo_lightning.types import RolloutTable
+from helpers.tables import reward_table
 
 
 def kept(advantages: list[float], table: RolloutTable) -> list[bool]:
     selection = DropZeroSignal()(torch.tensor(advantages, dtype=torch.float64), table, 0)
     assert selection.redraw.tolist() == []
-    return selection.keep_R.tolist()  # type: ignore[no-any-return]
+    return selection.keep_R.tolist()
 
 
 def test_silent_groups_are_dropped_and_rows_of_advantage_zero_in_others_kept() -> None:

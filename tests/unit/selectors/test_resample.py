@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 import torch
-from helpers.tables import reward_table
 
 from grpo_lightning.errors import ConfigError
 from grpo_lightning.selectors.resample import Resample
+from helpers.tables import reward_table
 
 TABLE = reward_table([[1.0, 1.0], [1.0, 0.0], [None, None], [0.0, None]])
 ADVANTAGES = torch.tensor([0.0, 0.0, 0.5, -0.5, 0.0, 0.0, 0.0, 0.0], dtype=torch.float64)

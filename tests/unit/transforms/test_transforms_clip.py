@@ -4,11 +4,11 @@ import math
 
 import pytest
 import torch
-from helpers.tables import reward_table
-from helpers.tiny_rollouts import tiny_rollouts
 
 from grpo_lightning.errors import ConfigError
 from grpo_lightning.transforms.clip import ClipAdvantage
+from helpers.tables import reward_table
+from helpers.tiny_rollouts import tiny_rollouts
 
 
 def test_by_hand() -> None:
@@ -25,5 +25,5 @@ def test_it_works_on_rows() -> None:
 
 @pytest.mark.parametrize("limit", [0.0, -1.0, math.inf, math.nan])
 def test_limits_that_are_not_positive_numbers_are_refused(limit: float) -> None:
-    with pytest.raises(ConfigError, match="^limit: "):
+    with pytest.raises(ConfigError, match=r"^limit: "):
         ClipAdvantage(limit=limit)

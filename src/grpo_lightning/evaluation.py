@@ -127,6 +127,7 @@ class EvaluationMetrics(Metric):
         # A rank without prompts must bring an empty table of the right shape and type to the gathering.
         width = len(columns(self.k, self.components))
         self.statistics.append(torch.zeros(0, width, dtype=torch.float64, device=self.device))
+        self.update([])  # to have seen none of the prompts is no mistake, so no warning
 
     @override
     def update(self, rows: Sequence[Row]) -> None:

@@ -269,13 +269,16 @@ class GRPOModule(LightningModule):
         assert self.session is not None
         self.evaluation_reports = self.session.evaluation_reports(kind)
         for report in self.evaluation_reports:
-            self.log_dict({f"{kind}/{report.dataset}/{name}": value for name, value in report.metrics.items()})
+            metrics = {f"{kind}/{report.dataset}/{name}": value for name, value in report.metrics.items()}
+            # Lightning would number an evaluation by batches that stepped, which is one less here.
+            self.log_dict(metrics | {"step": float(self.trainer.global_step)})
 
     def _baseline(self) -> list[EvaluationReport]:
         """Evaluate before the first rollout, so that a curve has a start."""
         assert self.session is not None
-        if not self.session.data.validate_every:
-            return []
+        every, step = self.session.data.validate_every, self.trainer.global_step
+        if not every or (step and step % every == 0):
+            return []  # never, or just done
         reports = self.session.evaluate_all(self.trainer.global_step)
         for logger in self.loggers:
             for report in reports:

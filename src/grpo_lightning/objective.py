@@ -47,6 +47,9 @@ class Objective:
             raise ConfigError("model.correction", getattr(self.correction, "name", None),
                               f"weighs steps and loss {self.loss.name!r} has one term a {self.loss.scope}",
                               "set its level to sequence")  # fmt: skip
+        if self.kl is not None and self.kl.where == "reward" and self.kl.estimator.functionals:
+            raise ConfigError("model.kl.where", "reward", f"does not go with estimator {self.kl.estimator.name!r}: a row's "
+                              "reward is made from log-probabilities alone", "set it to loss, or use k1")  # fmt: skip
 
     @property
     def kl_in_loss(self) -> bool:
@@ -65,8 +68,12 @@ class Objective:
 
     @property
     def runs_silent_rows(self) -> bool:
-        """Whether rows of advantage 0 have a term too."""
-        return self.kl_in_loss
+        """Whether rows of advantage 0 have a part in the loss too.
+
+        They have one in a KL term, in the term of their group, and in a loss that looks at more than log-probabilities
+        (an entropy bonus does not ask for the advantage).
+        """
+        return self.kl_in_loss or self.loss.scope == "group" or bool(self.loss.functionals)
 
     def __call__(self, policy: Policy, micro: MicroBatch, statistics: UpdateStatistics) -> Tensor:
         """The summed terms of a micro-batch, with gradient; statistics of its steps are added."""

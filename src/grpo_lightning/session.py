@@ -27,6 +27,7 @@ from grpo_lightning.rollout.schedule import Schedule, WorkItem, micro_batches_ne
 from grpo_lightning.rollout.scoring import score
 from grpo_lightning.rollout.statistics import UpdateStatistics
 from grpo_lightning.rollout.warmup import WarmupBatch, warmup_batch, warmup_indices
+from grpo_lightning.settings import EvaluationSet
 from grpo_lightning.types import Prompt
 
 if TYPE_CHECKING:
@@ -229,13 +230,18 @@ class Session:
         rows = evaluate(
             play_settings, module.rewards, groups, batch.indices, version=version, threshold=settings.correct
         )
-        if name not in self._evaluations:
-            components = [entry_name(entry) for entry in module.rewards]
-            self._evaluations[name] = (EvaluationMetrics(k=settings.k or [1], components=components), [])
-        metrics, kept = self._evaluations[name]
+        metrics, kept = self._evaluation(name, settings)
         metrics.update([row.statistics() for row in rows])
         kept += rows[: max(0, 8 - len(kept))]
         return rows
+
+    def _evaluation(self, name: str, settings: EvaluationSet) -> tuple[EvaluationMetrics, list[EvaluatedRow]]:
+        """The statistics of an evaluation set since its last report, and a few rows to show."""
+        if name not in self._evaluations:
+            components = [entry_name(entry) for entry in self.module.rewards]
+            metrics = EvaluationMetrics(k=settings.k or [1], components=components).to(self.module.device)
+            self._evaluations[name] = (metrics, [])
+        return self._evaluations[name]
 
     def evaluate_all(self, version: int) -> list[EvaluationReport]:
         """Evaluate every validation set now."""
@@ -249,10 +255,8 @@ class Session:
         sets = self.data.validation if kind == "validation" else self.data.test
         reports = []
         for name, settings in sets.items():
-            if name not in self._evaluations:
-                components = [entry_name(entry) for entry in self.module.rewards]
-                self._evaluations[name] = (EvaluationMetrics(k=settings.k or [1], components=components), [])
-            metrics, rows = self._evaluations.pop(name)
+            metrics, rows = self._evaluation(name, settings)
+            del self._evaluations[name]
             size = len(self.data.evaluation_sets[name])
             reports.append(EvaluationReport(name, size, settings.samples, metrics.compute(), evaluation_samples(rows)))
         return reports

@@ -72,15 +72,22 @@ class ReportingModule(LightningModule):
         updates_per_rollout: Updates of a rollout.
         warmup: Updates before the first rollout.
         validates: Whether it evaluates a data set, ``held_out``, with an accuracy that rises by 0.125 each time.
+        baseline: Whether it evaluates it before the first rollout, too.
     """
 
     def __init__(
-        self, *, micro_batches: int = 2, updates_per_rollout: int = 1, warmup: int = 0, validates: bool = False
+        self,
+        *,
+        micro_batches: int = 2,
+        updates_per_rollout: int = 1,
+        warmup: int = 0,
+        validates: bool = False,
+        baseline: bool = False,
     ) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.ones(1))
         self.micro_batches, self.updates_per_rollout, self.warmup = micro_batches, updates_per_rollout, warmup
-        self.validates = validates
+        self.validates, self.baseline = validates, baseline
         self.evaluation_reports: list[EvaluationReport] = []
         self.items = self.evaluations = 0
 
@@ -90,6 +97,8 @@ class ReportingModule(LightningModule):
         outputs: dict[str, Any] = {"loss": (self.weight**2).sum()}
         rollout, inner = divmod(update - self.warmup, self.updates_per_rollout)
         if update >= self.warmup and inner == 0 and micro == 0:
+            if rollout == 0 and self.baseline:
+                outputs["evaluation"] = self.evaluate()
             outputs["rollout"] = rollout_report(rollout, update, shift=float(rollout))
         if micro == self.micro_batches - 1:
             outputs["update"] = self.report(update, rollout)
@@ -107,17 +116,17 @@ class ReportingModule(LightningModule):
     def test_step(self, batch: Any, batch_idx: int) -> None:
         pass
 
-    def _evaluate(self) -> None:
+    def evaluate(self) -> list[EvaluationReport]:
         metrics = {"accuracy": 0.25 + 0.125 * self.evaluations, "reward": 0.75, "pass@2": 0.875}
         self.evaluations += 1
-        self.evaluation_reports = [EvaluationReport("held_out", 16, 2, metrics, [sample()])]
+        return [EvaluationReport("held_out", 16, 2, metrics, [sample()])]
 
     def on_validation_epoch_end(self) -> None:
         if self.validates:
-            self._evaluate()
+            self.evaluation_reports = self.evaluate()
 
     def on_test_epoch_end(self) -> None:
-        self._evaluate()
+        self.evaluation_reports = self.evaluate()
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         return torch.optim.SGD(self.parameters(), lr=0.1)

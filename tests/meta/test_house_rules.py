@@ -82,7 +82,9 @@ def test_file_says_what_it_is(path: Path) -> None:
 def test_folder_of_a_kind_says_how_to_add_one_more(folder: str) -> None:
     docstring = ast.get_docstring(tree(PACKAGE / folder / "__init__.py")) or ""
     assert "add one" in docstring.lower(), f"{folder}/__init__.py does not say how to add one more"
-    assert "hook" in docstring or "builtins.py" in docstring, f"{folder}/__init__.py does not say how to register one"
+    assert "grpo_register_" in docstring or "builtins.py" in docstring, (
+        f"{folder}/__init__.py does not say how to register one"
+    )
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "tests").rglob("test_*.py")), ids=short)

@@ -7,11 +7,10 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-import torch
 
 from grpo_lightning.callbacks.rollout_metrics import rollout_distributions, rollout_metrics
 from grpo_lightning.evaluation import EvaluationMetrics
-from helpers.run_reports import ReportingModule, rollout_report
+from helpers.run_reports import rollout_report
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 
@@ -83,13 +82,4 @@ def test_evaluation_metrics_are_documented(stage: str) -> None:
     metrics.update([{**row, "length": 3, "truncated": False}] * 2)
     keys = {f"{stage}/held_out/{key}" for key in metrics.compute()}
     assert undocumented(keys) == set()
-    other = {"validation", "test"} - {stage}
-    missing = unlogged(keys, "each evaluation")
-    assert all(key.startswith(f"{other.copy().pop()}/") for key in missing)
-
-
-def test_reports_of_updates_are_documented() -> None:
-    module = ReportingModule(warmup=1)
-    keys = module.report(0, -1).metrics.keys() | module.report(1, 0).metrics.keys()
-    assert undocumented(set(keys)) == set()
-    assert torch.isfinite(torch.tensor([*module.report(1, 0).metrics.values()])).all()
+    assert not [key for key in unlogged(keys, "each evaluation") if key.startswith(f"{stage}/")]

@@ -1,7 +1,8 @@
 """What is shown of a run.
 
-A callback reads what the training step hands out, and nothing private: ``outputs["rollout"]`` and ``outputs["update"]``
-in ``on_train_batch_end`` (:mod:`grpo_lightning.reports`), and ``pl_module.evaluation_reports`` after an evaluation.
+A callback reads what the training step hands out, and nothing private. :mod:`grpo_lightning.reports` says what that is:
+``outputs["evaluation"]`` (before the first rollout), ``outputs["rollout"]`` and ``outputs["update"]`` in
+``on_train_batch_end``, and ``pl_module.evaluation_reports`` after an evaluation.
 :class:`~grpo_lightning.callbacks.base.ReportCallback` does the reading. To add one more, write a new file with
 
     class BestReward(ReportCallback):

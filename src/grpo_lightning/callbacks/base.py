@@ -24,21 +24,30 @@ class ReportCallback(Callback):
         """After an optimizer step."""
 
     def on_evaluation(
-        self, trainer: Trainer, pl_module: LightningModule, stage: str, reports: Sequence[EvaluationReport]
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        stage: str,
+        update: int,
+        reports: Sequence[EvaluationReport],
     ) -> None:
-        """After all data sets have been evaluated; ``stage`` is ``validation`` or ``test``."""
+        """After all data sets have been evaluated.
+
+        ``stage`` is ``validation`` or ``test``, ``update`` the number of optimizer steps before it (0 outside ``fit``).
+        """
 
     @override
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         reports = outputs if isinstance(outputs, Mapping) else {}
-        if reports.get("evaluation"):
-            self.on_evaluation(trainer, pl_module, "validation", reports["evaluation"])
-        if isinstance(reports.get("rollout"), RolloutReport):
-            self.on_rollout(trainer, pl_module, reports["rollout"])
-        if isinstance(reports.get("update"), UpdateReport):
-            self.on_update(trainer, pl_module, reports["update"])
+        rollout, update = reports.get("rollout"), reports.get("update")
+        if isinstance(rollout, RolloutReport):
+            if reports.get("evaluation"):  # made just before the rollout: trainer.global_step may have moved on
+                self.on_evaluation(trainer, pl_module, "validation", rollout.update, list(reports["evaluation"]))
+            self.on_rollout(trainer, pl_module, rollout)
+        if isinstance(update, UpdateReport):
+            self.on_update(trainer, pl_module, update)
 
     @override
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -52,4 +61,4 @@ class ReportCallback(Callback):
     def _evaluated(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         reports = getattr(pl_module, "evaluation_reports", None)
         if reports:
-            self.on_evaluation(trainer, pl_module, stage, list(reports))
+            self.on_evaluation(trainer, pl_module, stage, trainer.global_step, list(reports))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from lightning.pytorch import LightningModule, Trainer
 from typing_extensions import override
 
@@ -36,7 +37,8 @@ class MetricLogger(ReportCallback):
         rollout, self._rollout = self._rollout, None
         if rollout is not None:
             metrics |= rollout_metrics(rollout)
-        pl_module.log_dict(metrics, prog_bar=False, logger=False, on_step=True, on_epoch=False)
+        # log_dict would take half a millisecond a key, a tenth of a small run's time.
+        trainer.callback_metrics.update({key: torch.tensor(value) for key, value in metrics.items()})
         if trainer.is_global_zero:
             self._write(trainer, metrics, rollout, report.update)
 

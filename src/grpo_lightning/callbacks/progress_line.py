@@ -89,14 +89,19 @@ class ProgressLine(ReportCallback):
 
     @override
     def on_evaluation(
-        self, trainer: Trainer, pl_module: LightningModule, stage: str, reports: Sequence[EvaluationReport]
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        stage: str,
+        update: int,
+        reports: Sequence[EvaluationReport],
     ) -> None:
         if self.console is None or stage != "validation":
             return
         for report in reports:
             known = [(key, report.metrics[key]) for key in ("accuracy", "reward") if key in report.metrics]
             scores = "  ".join(f"{key} {value:.3f}" for key, value in known)
-            self._print(f"validation {trainer.global_step}  {report.dataset}  {scores}")
+            self._print(f"validation {update}  {report.dataset}  {scores}")
 
     @override
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:

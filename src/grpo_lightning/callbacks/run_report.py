@@ -66,11 +66,17 @@ class RunReport(ReportCallback):
 
     @override
     def on_evaluation(
-        self, trainer: Trainer, pl_module: LightningModule, stage: str, reports: Sequence[EvaluationReport]
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        stage: str,
+        update: int,
+        reports: Sequence[EvaluationReport],
     ) -> None:
         if trainer.state.fn == TrainerFn.FITTING:
-            self._history.add_validation(trainer.global_step, reports)
-            self._history.spend("validation", time.perf_counter() - self._validation_started)
+            self._history.add_validation(update, reports)
+            if trainer.validating:
+                self._history.spend("validation", time.perf_counter() - self._validation_started)
         elif trainer.is_global_zero:
             self._output().print(evaluation_table(stage, reports))
             self._list("files", run_files(trainer))

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch.trainer.states import TrainerFn
 from typing_extensions import override
 
 from grpo_lightning.callbacks.base import ReportCallback
@@ -41,10 +42,15 @@ class SampleLog(ReportCallback):
 
     @override
     def on_evaluation(
-        self, trainer: Trainer, pl_module: LightningModule, stage: str, reports: Sequence[EvaluationReport]
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        stage: str,
+        update: int,
+        reports: Sequence[EvaluationReport],
     ) -> None:
-        update = trainer.global_step
-        rows = [({"dataset": report.dataset, "update": update}, sample) for report in reports for sample in report.rows]
+        when = {"update": update} if trainer.state.fn == TrainerFn.FITTING else {}
+        rows = [({"dataset": report.dataset, **when}, sample) for report in reports for sample in report.rows]
         self._keep(trainer, stage, rows, update)
 
     def _keep(

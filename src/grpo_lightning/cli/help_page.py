@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+import textwrap
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from grpo_lightning.cli.configuration import Targets
 from grpo_lightning.cli.documentation import options
 from grpo_lightning.cli.run_settings import RunSettings, belongs_to
+from grpo_lightning.cli.schema import Shape, parameters
 from grpo_lightning.registry import Registry
 
 SHOWN_TRAINER = ("max_steps", "accelerator", "devices", "strategy", "precision", "gradient_clip_val", "callbacks")
@@ -48,14 +50,26 @@ def _names(owner: Any) -> list[str]:
     return [item.name for item in dataclasses.fields(owner)]
 
 
-def _settings(prefix: str, owner: Any, known: Registry, only: Any = None) -> Iterator[str]:
+def _settings(prefix: str, owner: Any, known: Registry, only: Collection[str] | None = None) -> Iterator[str]:
     for option in options(owner):
         if only is not None and option.name not in only:
             continue
         value = "required" if option.required else str(option.default)
         yield f"  --{prefix}{option.name} ({value})"
         if option.help:
-            yield f"      {option.help}"
+            yield f"      {textwrap.shorten(option.help, 200, placeholder=' ...')}"
         if option.kind:
             names = ", ".join(sorted(known.entries[option.kind]))
             yield f"      {option.kind}: {names}"
+        for shape in parameters(owner)[option.name].shapes:
+            yield from _inner(f"{prefix}{option.name}", shape, known)
+
+
+def _inner(name: str, shape: Shape, known: Registry) -> Iterator[str]:
+    """The settings of a group, of the items of a list, or of what names stand for."""
+    if shape.form == "group":
+        fields = [field for field in parameters(shape.cls) if field != shape.component_field]
+        yield from _settings(f"{name}.", shape.cls, known, only=fields)
+    inside = {"list": f"{name}.0", "names": f"{name}.NAME"}.get(shape.form, "")
+    for each in shape.of:
+        yield from _inner(inside, each, known)

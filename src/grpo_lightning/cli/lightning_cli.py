@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import typing
+from collections.abc import Mapping
 from typing import Any
 
 from jsonargparse import ArgumentError
@@ -12,6 +14,7 @@ from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveCon
 from typing_extensions import override
 
 from grpo_lightning.cli.configuration import Configuration, Targets
+from grpo_lightning.cli.header import Header
 from grpo_lightning.cli.predictions import PredictionWriter
 from grpo_lightning.cli.run_folder import RunFolder
 from grpo_lightning.cli.run_settings import KEPT, RunSettings
@@ -30,6 +33,7 @@ class RunCLI(LightningCLI):
         folder: Where the run writes.
         resumed: Whether ``fit`` continues what the folder holds.
         predictions: Writer of what ``predict`` returns.
+        header: Line that says what is run.
 
     Raises:
         ConfigError: If Lightning refuses what our checks let pass.
@@ -44,9 +48,11 @@ class RunCLI(LightningCLI):
         *,
         resumed: bool = False,
         predictions: PredictionWriter | None = None,
+        header: str = "",
     ) -> None:
         self.command, self.folder, self.settings, self.resumed = command, folder, configuration.settings, resumed
-        self.predictions = predictions
+        self.header = header
+        self.predictions, self.given = predictions, configuration.config["trainer"]
         kept = {name: configuration.config[name] for name in KEPT if name in configuration.config}
         sections = {name: configuration.config[name] for name, _ in targets.items()}
         try:
@@ -83,10 +89,25 @@ class RunCLI(LightningCLI):
         own = run_callbacks(
             self.folder, self.settings, self.command, list(self.datamodule.validation), given.callbacks, registry()
         )
+        own.insert(0, Header(self.header, registry()))
         if self.predictions:
             own.append(self.predictions)
         self.trainer_defaults = {**self.trainer_defaults, "callbacks": own}
-        return super().instantiate_trainer(logger=loggers, default_root_dir=str(self.folder.path), **kwargs)
+        try:
+            return super().instantiate_trainer(logger=loggers, default_root_dir=str(self.folder.path), **kwargs)
+        except (MisconfigurationException, ValueError, TypeError) as error:
+            raise _trainer_error(error, self.given) from error
+
+
+def _trainer_error(error: Exception, given: Mapping[str, Any]) -> ConfigError:
+    """What the Trainer's constructor refuses, by the first setting of the user's that its message names."""
+    text = " ".join(str(error).split())
+    named = {name: place.start() for name in given if (place := re.search(rf"\b{name}\b", text))}
+    reason = f"is refused by Lightning: {text.rstrip('.')}"
+    if named:
+        name = min(named, key=lambda name: named[name])
+        return ConfigError(f"trainer.{name}", given[name], reason, "set another value")
+    return ConfigError("trainer", dict(given), reason, "change it")
 
 
 def our_error(error: BaseException) -> GRPOError:

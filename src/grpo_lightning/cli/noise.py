@@ -10,6 +10,7 @@ MESSAGES = (
     ".*does not have many workers.*",
     ".*exists and is not empty.*",
     ".*GPU available but not used.*",
+    ".*It is recommended to use `self.log.*sync_dist=True.*",
     ".*when using `ckpt_path`, callbacks used to create.*",
     ".*You have overridden `transfer_batch_to_device`.*",
     ".*isinstance\\(treespec, LeafSpec\\).*",

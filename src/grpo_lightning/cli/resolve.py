@@ -59,6 +59,7 @@ class Resolver:
             return self._factory(value, shape, path, default)
         if shape.form == "list":
             return [self._shaped(item, shape.of, f"{path}.{index}", None) for index, item in enumerate(value)]
+        self._check_names(value, path)
         return {name: self._shaped(item, shape.of, f"{path}.{name}", None) for name, item in value.items()}
 
     def choose(self, value: Any, shapes: tuple[Shape, ...]) -> Shape | None:
@@ -87,6 +88,14 @@ class Resolver:
             return set(parameters(self.registry.resolve(kind, name)))
         except ConfigError:  # a plugin that cannot be imported, which is told where it is used
             return set()
+
+    @staticmethod
+    def _check_names(value: Mapping[str, Any], path: str) -> None:
+        own = {"name", "class_path", *(option for implied in IMPLIED.values() for option in implied)}
+        for name, item in value.items():
+            if name in own and isinstance(item, str):
+                raise ConfigError(path, dict(value), "is one component where several with names of your choice go",
+                                  f"write {path}.SOME_NAME.{name}")  # fmt: skip
 
     def _slot(self, value: Any, kind: str, path: str, default: str | None) -> dict[str, Any]:
         written = _written(value)

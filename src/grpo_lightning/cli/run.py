@@ -15,8 +15,8 @@ from typing import Any
 import yaml
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import Trainer
+from lightning.pytorch.utilities.exceptions import SIGTERMException
 
-from grpo_lightning import __version__
 from grpo_lightning.cli.arguments import parse_arguments
 from grpo_lightning.cli.configuration import Configuration, Targets, configure
 from grpo_lightning.cli.help_page import help_page
@@ -28,7 +28,7 @@ from grpo_lightning.cli.run_folder import ENVIRONMENT
 from grpo_lightning.data.datamodule import GRPODataModule
 from grpo_lightning.errors import ConfigError
 from grpo_lightning.module import GRPOModule
-from grpo_lightning.registry import Registry, registry
+from grpo_lightning.registry import registry
 
 TARGETS = Targets(Trainer, GRPOModule, GRPODataModule)
 
@@ -42,7 +42,7 @@ def run(command: str, words: Sequence[str], targets: Targets = TARGETS) -> int:
         targets: The classes to configure.
 
     Returns:
-        The exit code: 0, or 130 for a run that was stopped.
+        The exit code: 0, or 128 and the number of the signal that stopped the run.
 
     Raises:
         GRPOError: Whatever is wrong, to be told in one line.
@@ -66,8 +66,9 @@ def _fit(planned: Plan, configuration: Configuration, targets: Targets) -> int:
     place = Place(planned.folder, new=False) if planned.folder else new_place(configuration.settings)
     os.environ[ENVIRONMENT] = str(place.folder.path.absolute())
     try:
-        cli = RunCLI("fit", configuration, targets, place.folder, resumed=planned.folder is not None)
-        _greet(registry(), f"run {place.folder.path}")
+        resumed = planned.folder is not None
+        header = f"run {place.folder.path}" + (f", continued from {planned.checkpoint}" if planned.checkpoint else "")
+        cli = RunCLI("fit", configuration, targets, place.folder, resumed=resumed, header=header)
         return _call(cli, "fit", planned.checkpoint)
     except (ConfigError, MisconfigurationException):
         # A run that never began leaves nothing behind.
@@ -84,8 +85,8 @@ def _evaluate(command: str, planned: Plan, configuration: Configuration, targets
     if command == "predict":
         output = configuration.settings.output
         writer = PredictionWriter(Path(output) if output else planned.folder.path / "predictions.jsonl")
-    cli = RunCLI(command, configuration, targets, planned.folder, predictions=writer)
-    _greet(registry(), f"{command} {planned.checkpoint}")
+    header = f"{command} {planned.checkpoint}"
+    cli = RunCLI(command, configuration, targets, planned.folder, predictions=writer, header=header)
     code = _call(cli, command, planned.checkpoint)
     if writer is not None and code == 0 and cli.trainer.is_global_zero:
         sys.stdout.write(f"predictions {writer.path}\n")
@@ -100,12 +101,12 @@ def _call(cli: RunCLI, command: str, checkpoint: Path | None) -> int:
             getattr(cli.trainer, command)(cli.model, datamodule=cli.datamodule, ckpt_path=path, **extra)
         except MisconfigurationException as error:
             raise our_error(error) from error
-        except SystemExit:  # how Lightning ends after a keyboard interrupt
+        except SystemExit as leaving:  # how Lightning ends after Ctrl-C, and after SIGTERM
             if not cli.trainer.interrupted:
                 raise
             if cli.trainer.is_global_zero:
                 _say_stopped(cli, command)
-            return 130
+            return 128 + (signal.SIGTERM if isinstance(leaving, SIGTERMException) else signal.SIGINT)
     return 0
 
 
@@ -115,17 +116,6 @@ def _say_stopped(cli: RunCLI, command: str) -> None:
     else:
         again = "nothing is saved"
     sys.stderr.write(f"\nstopped; {again}\n")
-
-
-def _greet(known: Registry, what: str) -> None:
-    """The header: version, what is run, what plugins say, and which of them failed."""
-    if os.environ.get("LOCAL_RANK", "0") != "0":
-        return
-    lines = [str(line) for _, line in known.source.call_each("grpo_report_header")]
-    for failure in known.failures:
-        sys.stderr.write(f"warning: {failure}\n")
-    sys.stdout.write("\n".join([f"grpo_lightning {__version__}: {what}", *lines]) + "\n")
-    sys.stdout.flush()
 
 
 @contextmanager

@@ -130,7 +130,7 @@ def _shape(member: Any) -> Shape | None:
         return Shape("names", of=_shapes(arguments[1]))
     if origin is Callable and arguments:
         returns = _members(arguments[-1])
-        if all(inspect.isclass(each) and each.__module__ != "builtins" for each in returns):
+        if all(inspect.isclass(each) and each.__module__ not in ("builtins", "typing") for each in returns):
             return Shape("factory", returns=returns)
     return None
 

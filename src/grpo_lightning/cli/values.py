@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, Union, get_args, get_origin
 
 from grpo_lightning.errors import ConfigError
@@ -39,6 +39,8 @@ def check_type(path: str, value: Any, hint: Any) -> Any:
         return parser.parse_object({"value": value}).value
     except Exception as error:
         reason = "is no choice" if get_origin(hint) is Literal else "has the wrong type"
+        if isinstance(value, dict) and "class_path" in value:  # the type is right, what is said about it is not
+            reason = f"cannot be used ({' '.join(str(error).split())})"
         raise ConfigError(path, value, reason, _advice(value, hint)) from error
 
 
@@ -63,7 +65,7 @@ def expected(hint: Any) -> str:
         return " or ".join(repr(argument) for argument in arguments)
     if origin in (Union, types.UnionType):
         return " or ".join(dict.fromkeys(expected(member) for member in arguments))
-    if origin in (list, Sequence, tuple, set):
+    if origin in (list, Sequence, Iterable, tuple, set):
         return f"a list of {_many(arguments[0])}" if arguments else "a list"
     if origin in (dict, Mapping):
         return f"a mapping of {_many(arguments[1])}" if arguments else "a mapping"

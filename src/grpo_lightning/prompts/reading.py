@@ -21,7 +21,7 @@ def read_file(path: Path) -> Any:
     """A data set of the library ``datasets`` with the rows of a file, kept in a folder that goes when the process ends.
 
     Texts stay as they are written: nothing that looks like a date or a number is turned into one. In CSV every column
-    is text, and an empty cell is ``None``.
+    is text, and an empty cell is ``None``. Whole numbers of more than 64 bits become text.
 
     Raises:
         DataError: If the file is missing, empty or malformed, naming the line where there is one.

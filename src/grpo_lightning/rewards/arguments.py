@@ -78,7 +78,11 @@ def check_columns(entries: Sequence[RewardEntry], columns: Sequence[str], settin
             )
     for index, entry in enumerate(entries):
         where = f"{setting}[{index}]"
-        for name in requested_arguments(entry.reward).required:
+        try:
+            required = requested_arguments(entry.reward).required
+        except ConfigError as error:
+            raise error.under(where) from None
+        for name in required:
             if name not in available and (name not in RESERVED_ARGUMENTS or name in entry.reward.columns()):
                 known = available if name in entry.reward.columns() else [*available, *RESERVED_ARGUMENTS]
                 asked = f"is asked for by reward {entry.reward.label!r}, but is no column of the data"

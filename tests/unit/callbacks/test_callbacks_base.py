@@ -27,18 +27,25 @@ class Witness(ReportCallback):
 
     @override
     def on_evaluation(
-        self, trainer: Trainer, pl_module: LightningModule, stage: str, reports: Sequence[EvaluationReport]
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        stage: str,
+        update: int,
+        reports: Sequence[EvaluationReport],
     ) -> None:
-        self.seen.append((stage, trainer.global_step))
+        assert [report.dataset for report in reports] == ["held_out"]
+        self.seen.append((stage, update))
 
 
 def test_reports_arrive_in_order(tmp_path: Path) -> None:
-    module, witness = ReportingModule(warmup=1, updates_per_rollout=2, validates=True), Witness()
+    module, witness = ReportingModule(warmup=1, updates_per_rollout=2, validates=True, baseline=True), Witness()
     trainer = make_trainer(tmp_path, module, [witness], max_steps=4, validate_every=2)
     trainer.fit(module)
     trainer.test(module, verbose=False)
     assert witness.seen == [
         ("warmup", 1),
+        ("validation", 1),
         ("rollout", 0),
         ("grpo", 2),
         ("validation", 2),

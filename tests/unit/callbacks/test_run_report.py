@@ -32,9 +32,9 @@ def cells(callback: RunReport, name: str) -> list[str]:
 
 
 def test_validation_before_and_after(tmp_path: Path) -> None:
-    module, callback = ReportingModule(validates=True), report()
+    module, callback = ReportingModule(micro_batches=1, validates=True, baseline=True), report()
     make_trainer(tmp_path, module, [callback], max_steps=6, validate_every=2).fit(module)
-    assert cells(callback, "held_out") == ["held_out accuracy", "0.250 (update 2)", "0.500 (update 6)"]
+    assert cells(callback, "held_out") == ["held_out accuracy", "0.250 (update 0)", "0.625 (update 6)"]
     assert "mean reward" not in text(callback)
 
 

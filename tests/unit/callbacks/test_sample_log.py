@@ -46,7 +46,9 @@ def test_evaluations_have_files_of_their_own(tmp_path: Path) -> None:
     trainer.test(module, verbose=False)
     validation = lines(tmp_path / "samples" / "validation.jsonl")
     assert [(row["dataset"], row["update"]) for row in validation] == [("held_out", 2), ("held_out", 4)]
-    assert [row["dataset"] for row in lines(tmp_path / "samples" / "test.jsonl")] == ["held_out"]
+    (test,) = lines(tmp_path / "samples" / "test.jsonl")
+    assert test["dataset"] == "held_out"
+    assert "update" not in test
     assert {row["rollout"] for row in lines(tmp_path / "samples" / "train.jsonl")} == {0}
 
 

@@ -42,6 +42,8 @@ def test_arguments_by_position_only_are_refused() -> None:
 
     with pytest.raises(ConfigError, match="takes 'completions' by position only"):
         requested_arguments(FunctionReward(function=by_position))
+    with pytest.raises(ConfigError, match=r"^rewards\[0\]\.reward: 'by_position' takes"):
+        check_columns([entry(by_position)], [], "rewards")
 
 
 def test_columns_that_fit_pass() -> None:

@@ -1,0 +1,50 @@
+"""The first lines of a run."""
+
+from __future__ import annotations
+
+import sys
+
+from lightning.pytorch import Callback, LightningModule, Trainer
+from typing_extensions import override
+
+from grpo_lightning._version import __version__
+from grpo_lightning.registry import Registry
+
+
+class Header(Callback):
+    """Says what is run, what plugins say about themselves, and which of them failed; once, when all checks have passed.
+
+    Args:
+        what: What is run.
+        known: The registry.
+    """
+
+    def __init__(self, what: str, known: Registry) -> None:
+        self.what, self.known = what, known
+        self._said = False
+
+    def _say(self, trainer: Trainer) -> None:
+        if self._said or not trainer.is_global_zero:
+            return
+        self._said = True
+        lines = [str(line) for _, line in self.known.source.call_each("grpo_report_header")]
+        sys.stdout.write("\n".join([f"grpo_lightning {__version__}: {self.what}", *lines]) + "\n")
+        sys.stdout.flush()
+        for failure in self.known.failures:
+            sys.stderr.write(f"warning: {failure}\n")
+
+    @override
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._say(trainer)
+
+    @override
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._say(trainer)
+
+    @override
+    def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._say(trainer)
+
+    @override
+    def on_predict_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._say(trainer)

@@ -13,8 +13,8 @@ PAGE = Path(__file__).with_name("components.md")
 HEAD = """# Components
 
 Every part that comes with the package, by kind. `python -m grpo_lightning plugins list` shows these and what installed
-plugins add; `python -m grpo_lightning plugins show NAME` shows one with its options. An option without a default must be
-set. A part is named in YAML by its name, by its class name or by its import path:
+plugins add; `python -m grpo_lightning plugins show NAME` shows one with its options. An option without a default must
+be set. A part is named in YAML by its name, by its class name or by its import path:
 
 ```yaml
 advantage: leave_one_out

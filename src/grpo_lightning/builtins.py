@@ -150,7 +150,11 @@ def grpo_register_prompts() -> list[Any]:
 def grpo_register_callback() -> list[Any]:
     here = "grpo_lightning.callbacks"
     return [
-        LazyComponent("metric_logger", f"{here}.metric_logger.MetricLogger", "Logs every metric of docs/metrics.md."),
+        LazyComponent(
+            "metric_logger",
+            f"{here}.metric_logger.MetricLogger",
+            "Logs every metric of docs/metrics.md, one row an update.",
+        ),
         LazyComponent("progress_line", f"{here}.progress_line.ProgressLine", "Shows a run on one live line."),
         LazyComponent("run_report", f"{here}.run_report.RunReport", "Ends a run with a table of before and after."),
         LazyComponent("sample_log", f"{here}.sample_log.SampleLog", "Writes sampled groups to a file and to wandb."),

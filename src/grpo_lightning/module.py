@@ -237,10 +237,6 @@ class GRPOModule(LightningModule):
         if KEY in checkpoint:
             self._restored = Committed.from_state_dict(checkpoint[KEY])
 
-    @override
-    def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
-        return batch  # addresses, not tensors
-
     def _evaluate(self, batch: EvaluationBatch, kind: str) -> list[Any]:
         assert self.session is not None
         return self.session.evaluate(batch, kind, self.trainer.global_step)

@@ -126,7 +126,7 @@ def hand_loss(
         steps = [step for step in range(len(row.actions)) if row.written[step]]
         lps = [lp_TV[step, row.actions[step]] for step in steps]
         olds = [float(lp.detach()) for lp in lps] if on_policy else [row.old[step] for step in steps]
-        kappas = [old - row.mu[step] for old, step in zip(olds, steps, strict=True)]
+        kappas = [old - row.mu[step] for old, step in zip(olds, steps, strict=True)] if loss.cap is not None else []
         if reference is not None:
             with torch.no_grad():
                 ref_TV = row_distributions(reference, row.prompt, row.actions, row.temperature)

@@ -85,6 +85,12 @@ def test_reward_is_listed_with_its_distribution(fresh: tuple[Path, Path]) -> Non
     assert listed["failures"] == []
 
 
+def test_wheel_holds_the_embedded_run(fresh: tuple[Path, Path]) -> None:
+    python, folder = fresh
+    config = yaml.safe_load(succeed([python, "-m", "grpo_lightning", "fit", "--print_config"], folder))
+    assert config["model"]["policy"]["init_args"]["model"] == "embedded://tiny-llama"
+
+
 def test_short_name_trains(fresh: tuple[Path, Path]) -> None:
     python, folder = fresh
     done = run(

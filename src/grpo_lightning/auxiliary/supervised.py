@@ -35,11 +35,18 @@ class Supervised(AuxiliaryLoss):
                 raise DataError(f"{prompt.dataset}[{prompt.index}].{self.target}", text, "is no answer to learn from",
                                 "fill the column or name another as target")  # fmt: skip
             targets.append(policy.encode_target(str(text)))
+        encoded = [policy.encode(prompt) for prompt in prompts]
+        for prompt, tokens, target in zip(prompts, encoded, targets, strict=True):
+            length = tokens.shape[0] + target.shape[0]
+            if length > policy.context_length:
+                raise DataError(f"{prompt.dataset}[{prompt.index}]", f"{length} tokens",
+                                f"of prompt and {self.target} are more than the context holds ({policy.context_length})",
+                                "shorten the answer, or leave the row out")  # fmt: skip
         actions = Ragged.from_list(targets, torch.int64)
         index = torch.arange(len(prompts))
         steps = actions.values.shape[0]
         return Rollouts(
-            prompts=Ragged.from_list([policy.encode(prompt) for prompt in prompts], torch.int64),
+            prompts=Ragged.from_list(encoded, torch.int64),
             prompt_R=index,
             group_R=index,
             member_R=torch.zeros_like(index),

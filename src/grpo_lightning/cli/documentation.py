@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import docstring_parser
@@ -36,6 +36,15 @@ def options(owner: Any) -> Iterator[Option]:
         if not isinstance(default, bool | int | float | str | list | tuple | dict | type(None)):
             default = "its own"  # made anew for every instance
         yield Option(name, written, parameter.required, default, texts.get(name, ""), parameter.kind)
+
+
+def all_options(owner: Any, prefix: str = "") -> Iterator[Option]:
+    """Every argument of ``owner``, and those of the groups of settings among them, named with a dot."""
+    for option in options(owner):
+        yield replace(option, name=f"{prefix}{option.name}")
+        for shape in parameters(owner)[option.name].shapes:
+            if shape.form == "group":
+                yield from all_options(shape.cls, f"{prefix}{option.name}.")
 
 
 def description(owner: Any) -> str:

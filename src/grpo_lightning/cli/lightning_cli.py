@@ -96,10 +96,10 @@ class RunCLI(LightningCLI):
         try:
             return super().instantiate_trainer(logger=loggers, default_root_dir=str(self.folder.path), **kwargs)
         except (MisconfigurationException, ValueError, TypeError) as error:
-            raise _trainer_error(error, self.given) from error
+            raise trainer_error(error, self.given) from error
 
 
-def _trainer_error(error: Exception, given: Mapping[str, Any]) -> ConfigError:
+def trainer_error(error: Exception, given: Mapping[str, Any]) -> ConfigError:
     """What the Trainer's constructor refuses, by the first setting of the user's that its message names."""
     text = " ".join(str(error).split())
     named = {name: place.start() for name in given if (place := re.search(rf"\b{name}\b", text))}

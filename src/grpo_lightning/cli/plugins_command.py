@@ -10,7 +10,7 @@ from dataclasses import asdict
 from itertools import groupby
 from typing import Any
 
-from grpo_lightning.cli.documentation import description, options
+from grpo_lightning.cli.documentation import all_options, description
 from grpo_lightning.errors import ConfigError, near_matches
 from grpo_lightning.kinds import KINDS
 from grpo_lightning.registry import Entry, Registry, registry
@@ -91,7 +91,7 @@ def _shown(entry: Entry) -> dict[str, Any]:
     return {
         **asdict(entry),
         "description": description(component),
-        "options": [asdict(option) for option in options(component)],
+        "options": [asdict(option) for option in all_options(component)],
     }
 
 
@@ -99,7 +99,7 @@ def _page(entry: Entry) -> str:
     component = _load(entry)
     lines = [f"{entry.name} ({entry.kind}: {KINDS[entry.kind].decides})", f"{entry.path} of {_owner(entry)}", ""]
     lines += [description(component), ""]
-    for option in options(component):
+    for option in all_options(component):
         value = "required" if option.required else f"default {option.default!r}"
         lines.append(f"  {option.name}: {option.type} ({value})")
         lines += textwrap.wrap(option.help, 110, initial_indent="      ", subsequent_indent="      ")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lightning.pytorch import LightningDataModule
 from typing_extensions import override
@@ -153,6 +153,10 @@ class GRPODataModule(LightningDataModule):
     @override
     def predict_dataloader(self) -> list[_EvaluationLoader]:
         return self._loaders(self.test)
+
+    @override
+    def transfer_batch_to_device(self, batch: Any, device: Any, dataloader_idx: int) -> Any:
+        return batch  # work items and indices: there are no tensors in them
 
     def _loaders(self, sets: dict[str, EvaluationSet]) -> list[_EvaluationLoader]:
         return [

@@ -35,6 +35,9 @@ class GenerationRequest:
     """Ids that end a row; the id itself is part of the completion."""
     stop_strings: Sequence[str] = ()
     """Texts that end a row as soon as they are written; they are part of the completion."""
+    version: int = 0
+    """Updates that the current weights have seen. No draw depends on it; it tells recordings of one address apart, such
+    as those of a validation set that is completed again and again."""
 
     def key(self, row: int) -> tuple[int, ...]:
         """Address of a row, as plain numbers."""

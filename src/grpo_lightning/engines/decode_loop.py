@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ from grpo_lightning.engines.base import Completions, Engine, GenerationRequest
 from grpo_lightning.engines.draw import draw
 from grpo_lightning.engines.rows import RowWriter
 from grpo_lightning.engines.stopping import finish_of
+from grpo_lightning.errors import NonFiniteError, require_range
 from grpo_lightning.functional.seeding import addressed_uniform
 from grpo_lightning.policies.base import Policy
 from grpo_lightning.types import Ragged
@@ -33,8 +35,6 @@ class DecodeLoop(Engine):
     deterministic = True
 
     def __init__(self, *, batch_rows: int = 512) -> None:
-        from grpo_lightning.errors import require_range
-
         require_range("batch_rows", batch_rows, low=1)
         self.batch_rows = batch_rows
 
@@ -57,6 +57,7 @@ class DecodeLoop(Engine):
             address = torch.cat([request.address_QA[rows], torch.full((len(rows), 1), position)], dim=1)
             uniform = addressed_uniform(request.seed, request.stream, address)
             step = draw(logits, request.sampler, uniform)
+            _require_finite(request, rows, step.log_prob_Q)
             going = []
             for index, row in enumerate(rows.tolist()):
                 support = None if step.support is None else step.support[index]
@@ -73,6 +74,14 @@ class DecodeLoop(Engine):
                 logits = state.advance(model, step.token_Q[alive], alive)
 
 
+def _require_finite(request: GenerationRequest, rows: Tensor, log_prob_Q: Tensor) -> None:
+    bad = (~torch.isfinite(log_prob_Q)).nonzero()
+    if bad.numel():
+        row = int(rows[bad[0, 0]])
+        raise NonFiniteError(f"the policy's logits are not finite at (rollout, group, attempt, member, turn) = "
+                             f"{request.key(row)}: its weights are broken, or its precision is too narrow")  # fmt: skip
+
+
 class _DecodeState:
     """The cache of the rows still decoded, with what positions and masks need."""
 
@@ -84,17 +93,17 @@ class _DecodeState:
         device = self.mask_QL.device
         alive = alive.to(device)
         if alive.shape[0] != self.mask_QL.shape[0]:
-            self.cache.batch_select_indices(alive)
+            self.cache.reorder_cache(alive)
             self.mask_QL, self.position_Q = self.mask_QL[alive], self.position_Q[alive]
         self.mask_QL = torch.cat([self.mask_QL, self.mask_QL.new_ones(alive.shape[0], 1)], dim=1)
         output = model(
             input_ids=token_Q[:, None].to(device),
             attention_mask=self.mask_QL,
             position_ids=self.position_Q[:, None],
-            past_key_values=self.cache,
             use_cache=True,
+            **{_cache_name(model): self.cache},
         )
-        self.cache, self.position_Q = output.past_key_values, self.position_Q + 1
+        self.position_Q = self.position_Q + 1
         return output.logits[:, -1]  # type: ignore[no-any-return]
 
 
@@ -105,9 +114,14 @@ def _prefill(model: Any, contexts: Ragged, context_Q: Tensor, device: torch.devi
     output = model(
         input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=True, logits_to_keep=1
     )
-    cache = output.past_key_values
-    cache.batch_select_indices(context_Q)
+    cache = getattr(output, _cache_name(model))
+    cache.reorder_cache(context_Q)
     return _DecodeState(cache, mask[context_Q], positions[context_Q, -1] + 1, output.logits[:, -1])
+
+
+def _cache_name(model: Any) -> str:
+    """Name of the cache, as an argument and in the output: transformers 5 renamed it on the way."""
+    return "cache" if "cache" in signature(model.forward).parameters else "past_key_values"
 
 
 def pad_left(contexts: Ragged) -> tuple[Tensor, Tensor]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -20,7 +22,8 @@ class HFGenerate(Engine):
     """Calls ``model.generate``: every row runs its own prompt, and draws depend on the batch.
 
     The log-probability of a token is taken from the scores that ``generate`` sampled from; where these leave ids out, the
-    rest is the support. The global generator is seeded from the address of the first row and restored afterwards.
+    rest is the support. What the model's own generation config says about sampling is left out: the sampler alone decides.
+    Rows of one limit are a batch. The global generator is seeded from the address of its first row and restored afterwards.
     """
 
     name = "hf_generate"
@@ -30,28 +33,32 @@ class HFGenerate(Engine):
     @override
     @torch.no_grad()
     def generate(self, policy: Policy, request: GenerationRequest) -> Completions:
-        ids, mask = pad_left(request.contexts.select(request.context_Q))
-        seed = int(address_hash(request.seed, request.stream, request.address_QA[:1])[0] >> 1)
-        with torch.random.fork_rng():
-            torch.manual_seed(seed)
-            output = self._run(policy, request, ids, mask)
-        width = ids.shape[1]
-        # [Q, T, V]: scores after temperature and filters; removed ids are at minus infinity.
-        log_probs = torch.stack([torch.log_softmax(scores.double(), dim=-1) for scores in output.scores], dim=1).cpu()
-        return _collect(policy, request, output.sequences[:, width:].cpu(), log_probs)
+        writer = RowWriter(request.limit_Q.shape[0])
+        # A row that may write less is not in the batch of one that may write more: it could run over its context.
+        for limit in torch.unique(request.limit_Q).tolist():
+            rows = (request.limit_Q == limit).nonzero().squeeze(1)
+            ids, mask = pad_left(request.contexts.select(request.context_Q[rows]))
+            seed = int(address_hash(request.seed, request.stream, request.address_QA[rows[:1]])[0] >> 1)
+            with torch.random.fork_rng():
+                torch.manual_seed(seed)
+                output = _run(policy, request, ids, mask, limit)
+            _collect(policy, request, rows, output.sequences[:, ids.shape[1] :].cpu(), output.scores, writer)
+        return writer.finish()
 
-    def _run(self, policy: Policy, request: GenerationRequest, ids: Tensor, mask: Tensor) -> Any:
-        from transformers import GenerationConfig
 
-        model, device = policy.causal_lm, policy.device  # type: ignore[attr-defined]
-        config = GenerationConfig(
-            max_new_tokens=int(request.limit_Q.max()),
-            eos_token_id=sorted(request.stop_ids),
-            pad_token_id=min(request.stop_ids),
-            return_dict_in_generate=True,
-            output_scores=True,
-            **request.sampler.generate_arguments(),
-        )
+def _run(policy: Policy, request: GenerationRequest, ids: Tensor, mask: Tensor, limit: int) -> Any:
+    from transformers import GenerationConfig
+
+    model, device = policy.causal_lm, policy.device  # type: ignore[attr-defined]
+    config = GenerationConfig(
+        max_new_tokens=limit,
+        eos_token_id=sorted(request.stop_ids) or None,
+        pad_token_id=min(request.stop_ids, default=0),
+        return_dict_in_generate=True,
+        output_scores=True,
+        **request.sampler.generate_arguments(),
+    )
+    with _own_defaults_aside(model):
         return model.generate(
             input_ids=ids.to(device),
             attention_mask=mask.to(device),
@@ -61,16 +68,35 @@ class HFGenerate(Engine):
         )
 
 
-def _collect(policy: Policy, request: GenerationRequest, tokens_QT: Tensor, log_probs_QTV: Tensor) -> Completions:
-    writer = RowWriter(tokens_QT.shape[0])
-    for row in range(tokens_QT.shape[0]):
-        tokens = tokens_QT[row].tolist()
-        limit = int(request.limit_Q[row])
+@contextmanager
+def _own_defaults_aside(model: Any) -> Iterator[None]:
+    """Let ``generate`` fill nothing in from the model's generation config, such as a repetition penalty."""
+    from transformers import GenerationConfig
+
+    own, model.generation_config = model.generation_config, GenerationConfig()
+    try:
+        yield
+    finally:
+        model.generation_config = own
+
+
+def _collect(
+    policy: Policy, request: GenerationRequest, rows: Tensor, tokens_QT: Tensor, scores: Any, writer: RowWriter
+) -> None:
+    """Write the tokens up to where each row had to stop; ``scores`` are [Q, V] a step, with removed ids at -inf."""
+    ends, greedy = [], not request.sampler.generate_arguments()["do_sample"]
+    for index, row in enumerate(rows.tolist()):
+        limit, tokens = int(request.limit_Q[row]), tokens_QT[index].tolist()
         length, finish = cut_at_stop(policy, tokens, limit, request.stop_ids, request.stop_strings)
-        for position, token in enumerate(tokens[:length]):
-            here_V = log_probs_QTV[row, position]
-            inside_V = torch.isfinite(here_V)
-            support = None if bool(inside_V.all()) else inside_V.nonzero().squeeze(1).to(torch.int32)
-            writer.write(row, token, float(here_V[token]), support)
+        ends.append(length)
         writer.end(row, finish)
-    return writer.finish()
+    for step, scores_QV in enumerate(scores):
+        if greedy:
+            chosen_QV = torch.full_like(scores_QV, -torch.inf)
+            scores_QV = chosen_QV.scatter_(1, tokens_QT[:, step, None].to(scores_QV.device), 0.0)
+        log_probs_QV = torch.log_softmax(scores_QV.double(), dim=-1).cpu()
+        for index, row in enumerate(rows.tolist()):
+            if step < ends[index]:
+                inside_V, token = torch.isfinite(log_probs_QV[index]), int(tokens_QT[index, step])
+                support = None if bool(inside_V.all()) else inside_V.nonzero().squeeze(1).to(torch.int32)
+                writer.write(row, token, float(log_probs_QV[index, token]), support)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import torch
-from torch import Tensor
 
 from grpo_lightning.engines.base import Completions, GenerationRequest
 
@@ -15,7 +15,7 @@ FORMAT = 1
 
 
 def write_recording(folder: Path, request: GenerationRequest, completions: Completions, version: int) -> Path:
-    """Write one answered request to a file of tensors in ``folder``, named by its stream and first address."""
+    """Write one answered request to a file of tensors in ``folder``, named by its stream, first address and version."""
     folder.mkdir(parents=True, exist_ok=True)
     support = completions.support
     state: dict[str, Any] = {
@@ -27,16 +27,17 @@ def write_recording(folder: Path, request: GenerationRequest, completions: Compl
         "offsets": completions.tokens.offsets,
         "finish_Q": completions.finish_Q,
         "support": None if support is None else {"values": support.values, "offsets": support.offsets},
+        "asked_at": request.version,
         "version": version if completions.version is None else completions.version,
     }
     rollout, group, attempt, _, turn = request.key(0)
-    stream = request.stream.replace("/", "-")
-    path = folder / f"{stream}-{rollout:06d}-{group:06d}-{attempt}-{turn}.pt"
+    stream = quote(request.stream, safe="")
+    path = folder / f"{stream}-{rollout:06d}-{group:06d}-{attempt}-{turn}-{request.version}.pt"
     torch.save(state, path)
     return path
 
 
-def read_recording(path: Path) -> Iterator[tuple[tuple[str, tuple[int, ...]], dict[str, Tensor | int | None]]]:
+def read_recording(path: Path) -> Iterator[tuple[tuple[str, tuple[int, ...]], dict[str, Any]]]:
     """Rows of one file: ((stream, address), row)."""
     state = torch.load(path, weights_only=True)
     offsets = state["offsets"].tolist()
@@ -49,6 +50,7 @@ def read_recording(path: Path) -> Iterator[tuple[tuple[str, tuple[int, ...]], di
                 "tokens": state["tokens"][steps],
                 "log_probs": state["log_probs"][steps],
                 "finish": int(state["finish_Q"][row]),
+                "asked_at": state["asked_at"],
                 "version": state["version"],
                 "support": None if support is None else support["values"],
                 "support_offsets": None if support is None else support["offsets"][offsets[row] : offsets[row + 1] + 1],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,23 +32,19 @@ class Replay(Engine):
         if not any(self.path.glob("*.pt")):
             raise ConfigError("path", path, "holds no recording", "give the folder 'recorded' of a run that had "
                               "model.record: true")  # fmt: skip
-        self._rows: dict[tuple[str, tuple[int, ...]], dict[str, Any]] | None = None
+        self._rows: dict[tuple[str, tuple[int, ...]], dict[int, dict[str, Any]]] | None = None
 
     @override
     def generate(self, policy: Policy, request: GenerationRequest) -> Completions:
         if self._rows is None:
             self._rows = {}
             for path in sorted(self.path.glob("*.pt")):
-                self._rows.update(read_recording(path))
+                for key, recorded in read_recording(path):
+                    self._rows.setdefault(key, {})[recorded["asked_at"]] = recorded
         writer = RowWriter(request.limit_Q.shape[0])
         version = None
         for row in range(request.limit_Q.shape[0]):
-            recorded = self._rows.get((request.stream, request.key(row)))
-            if recorded is None:
-                raise GRPOError(
-                    f"the recording {self.path} holds no completion of {request.stream!r} at (rollout, group, attempt, "
-                    f"member, turn) = {request.key(row)}: group_size, prompts_per_rollout or the data differ from the recorded run"
-                )
+            recorded = self._find(self._rows, request, row)
             version = recorded["version"]
             starts = recorded["support_offsets"]
             for position, token in enumerate(recorded["tokens"].tolist()):
@@ -60,3 +57,18 @@ class Replay(Engine):
         return Completions(
             completions.tokens, completions.log_probs, completions.finish_Q, completions.support, version
         )
+
+    def _find(
+        self, rows: Mapping[tuple[str, tuple[int, ...]], Mapping[int, dict[str, Any]]], request: GenerationRequest, row: int
+    ) -> dict[str, Any]:
+        """What was recorded of a row: after as many updates where there are several, else whenever it was."""
+        found = rows.get((request.stream, request.key(row)), {})
+        if request.version in found:
+            return found[request.version]
+        if len(found) == 1:
+            return next(iter(found.values()))
+        what = f"the recording {self.path} holds no completion of {request.stream!r} at (rollout, group, attempt, member, turn)"
+        if found:
+            raise GRPOError(f"{what} = {request.key(row)} after {request.version} updates, but some after {sorted(found)}: "
+                            "validate as often as the recorded run")  # fmt: skip
+        raise GRPOError(f"{what} = {request.key(row)}: group_size, prompts_per_rollout or the data differ from the recorded run")

@@ -50,6 +50,10 @@ class Policy(nn.Module, Component, ABC):
     def stop_ids(self) -> frozenset[int]:
         """Every step id that ends a turn."""
 
+    def stop_ids_of(self, texts: Sequence[str]) -> frozenset[int]:
+        """Ids that are one of ``texts`` each and that :meth:`decode` leaves out: as text they could never be seen."""
+        return frozenset()
+
     @abstractmethod
     def encode(self, prompt: Prompt) -> Tensor:
         """[length] int64: what the policy is conditioned on."""

@@ -1,4 +1,4 @@
-"""Switching every dropout off, so that train and eval mode compute the same."""
+"""Switching every dropout and every noise of training off, so that train and eval mode compute the same."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import nn
 
-_WORDS = ("dropout", "pdrop", "layerdrop", "drop_path")
+_WORDS = ("dropout", "pdrop", "layerdrop", "drop_path", "jitter")
 
 
 def _is_probability(name: str, value: Any) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from safetensors import SafetensorError
 
 from grpo_lightning.errors import ConfigError
 from grpo_lightning.policies.addresses import ModelAddress
@@ -21,13 +22,26 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
+_SAMPLING = ("temperature", "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff")
+
+
 def _from_pretrained(loader: Any, address: ModelAddress, hub: Mapping[str, Any], **more: Any) -> Any:
     try:
         return loader.from_pretrained(address.source, **address.arguments(), **hub, **more)
-    except (OSError, ValueError, KeyError) as error:
-        cause = str(error).partition("\n")[0]
-        raise ConfigError("model", address.text, f"does not load ({type(error).__name__}: {cause})",
+    except (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError) as error:
+        _refuse_attention(error, more.get("attn_implementation"))
+        raise ConfigError("model", address.text, f"does not load ({type(error).__name__}: {_first_line(error)})",
                           "check the address, the network and the cache") from error  # fmt: skip
+
+
+def _refuse_attention(error: Exception, attention: str | None) -> None:
+    if attention and ("attention" in str(error).lower() or attention in str(error)):
+        raise ConfigError("attention", attention, f"does not go with this model or machine ({_first_line(error)})",
+                          "leave it out, or set sdpa or eager") from error  # fmt: skip
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
 
 
 def load_tokenizer(address: ModelAddress, hub: Mapping[str, Any]) -> Any:
@@ -57,7 +71,8 @@ def load_generation_config(address: ModelAddress, config: Any, hub: Mapping[str,
 
     if not address.embedded and not address.gguf_file:
         try:
-            return GenerationConfig.from_pretrained(address.source, **hub)
+            # What is asked for beside the revision would be kept as if it were a setting of generation.
+            return GenerationConfig.from_pretrained(address.source, revision=hub.get("revision"))
         except OSError:
             log.debug("%s has no generation config", address.text)
     return GenerationConfig.from_model_config(config)
@@ -69,17 +84,29 @@ def load_model(
     """The model, in eval mode, with the weights of its address; an embedded one with fresh ones of the global seed."""
     from transformers import AutoModelForCausalLM
 
+    arguments: dict[str, Any] = {"dtype": dtype} | ({} if attention == "auto" else {"attn_implementation": attention})
     if address.embedded:
-        model = AutoModelForCausalLM.from_config(config, attn_implementation=attention, dtype=dtype)
-        return model  # type: ignore[no-any-return]
-    if address.gguf_file:
-        return _rehouse(_from_pretrained(AutoModelForCausalLM, address, hub, dtype=dtype), attention, dtype)
-    return _from_pretrained(  # type: ignore[no-any-return]
-        AutoModelForCausalLM, address, hub, config=config, dtype=dtype, attn_implementation=attention
-    )
+        model = _embedded(config, arguments)
+    elif address.gguf_file:
+        model = _rehouse(_from_pretrained(AutoModelForCausalLM, address, hub, dtype=dtype), arguments)
+    else:
+        model = _from_pretrained(AutoModelForCausalLM, address, hub, config=config, **arguments)
+    if dtype == torch.float64 and getattr(model.config, "_experts_implementation", None):
+        model.set_experts_implementation("eager")  # grouped products of experts know no float64
+    return model  # type: ignore[no-any-return]
 
 
-def _rehouse(loaded: Any, attention: str, dtype: torch.dtype) -> torch.nn.Module:
+def _embedded(config: Any, arguments: Mapping[str, Any]) -> Any:
+    from transformers import AutoModelForCausalLM
+
+    try:
+        return AutoModelForCausalLM.from_config(config, **arguments)
+    except (ValueError, ImportError) as error:
+        _refuse_attention(error, arguments.get("attn_implementation"))
+        raise
+
+
+def _rehouse(loaded: Any, arguments: Mapping[str, Any]) -> torch.nn.Module:
     # A model read from GGUF counts as quantized and refuses to be saved, although its weights are plain tensors.
     from transformers import AutoModelForCausalLM
 
@@ -87,7 +114,7 @@ def _rehouse(loaded: Any, attention: str, dtype: torch.dtype) -> torch.nn.Module
     if hasattr(config, "quantization_config"):
         del config.quantization_config
     disable_in_config(config)
-    model = AutoModelForCausalLM.from_config(config, attn_implementation=attention, dtype=dtype)
+    model = AutoModelForCausalLM.from_config(config, **arguments)
     model.load_state_dict(loaded.state_dict())
     model.tie_weights()
     model.generation_config = loaded.generation_config
@@ -103,8 +130,19 @@ def export(policy: CausalLM, folder: Path) -> None:
     model = policy.causal_lm
     if policy.lora:
         model = copy.deepcopy(policy.model).merge_and_unload()
-    model.generation_config = copy.deepcopy(policy.generation_config)
-    model.generation_config.eos_token_id = sorted(policy.stop_ids)
-    model.generation_config.pad_token_id = policy.tokenizer.pad_token_id
-    model.save_pretrained(folder)
+    own, model.generation_config = model.generation_config, _generation_config(policy)
+    try:
+        model.save_pretrained(folder)
+    finally:
+        model.generation_config = own
     policy.tokenizer.save_pretrained(folder)
+
+
+def _generation_config(policy: CausalLM) -> Any:
+    config = copy.deepcopy(policy.generation_config)
+    config.eos_token_id = sorted(policy.stop_ids)
+    config.pad_token_id = policy.tokenizer.pad_token_id
+    if not config.do_sample:  # settings of sampling are then ignored by generate, and refused when saved
+        for name in _SAMPLING:
+            setattr(config, name, None)
+    return config

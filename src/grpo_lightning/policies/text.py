@@ -22,6 +22,8 @@ class TextCodec:
 
     def __init__(self, tokenizer: Any, template: Mapping[str, Any], stop_ids: frozenset[int]) -> None:
         self.tokenizer, self.template, self.stop_ids = tokenizer, dict(template), stop_ids
+        # What decoding with skip_special_tokens leaves out.
+        self._special = {index for index, token in tokenizer.added_tokens_decoder.items() if token.special}
 
     def encode(self, prompt: Prompt) -> list[int]:
         """Ids of a prompt, up to where the policy begins to write.
@@ -80,9 +82,14 @@ class TextCodec:
         ]
         rendered = self._render(messages, "observation")
         ids = self._ids(rendered[rendered.index(_PLACEHOLDER) + len(_PLACEHOLDER) :], special=False)
-        if previous and previous[-1] in self.stop_ids and ids and ids[0] == previous[-1]:
+        if previous and ids and ids[0] == previous[-1] and ids[0] in self.stop_ids | self._special:
             ids = ids[1:]
         return ids
+
+    def special_ids(self, texts: Sequence[str]) -> frozenset[int]:
+        """Ids of those of ``texts`` that are one special token."""
+        encoded = [self._ids(text, special=False) for text in texts]
+        return frozenset(ids[0] for ids in encoded if len(ids) == 1 and ids[0] in self._special)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of ids, without a stop id at the end and without special tokens."""
@@ -98,10 +105,7 @@ class TextCodec:
         """
         if not self.tokenizer.chat_template:
             return None
-        first = [{"role": "user", "content": "a"}]
-        second = [*first, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}]
-        start, whole = self._render([*first, {"role": "assistant", "content": "b"}], "chat template"), None
-        whole = self._render(second, "chat template")
-        if not whole.startswith(start):
-            return "rewrites earlier turns when a later one is added"
-        return None
+        first = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+        start = self._render(first, "chat template")
+        whole = self._render([*first, {"role": "user", "content": "c"}], "chat template")
+        return None if whole.startswith(start) else "rewrites earlier turns when a later one is added"

@@ -102,7 +102,11 @@ class Buffer:
 
     def run_rows(self) -> list[int]:
         """Rows that are in some micro-batch, ascending."""
-        return sorted({row for plan in self.plans for rows in plan.micro_batches for row in rows.tolist()})
+        return sorted({row for rows in self.parts() for row in rows.tolist()})
+
+    def parts(self) -> list[Tensor]:
+        """int64 row indices of every micro-batch of every update, in order."""
+        return [rows for plan in self.plans for rows in plan.micro_batches]
 
     def state_dict(self) -> dict[str, Any]:
         """Tensors only."""

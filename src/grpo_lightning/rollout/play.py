@@ -10,6 +10,7 @@ from torch import Tensor
 
 from grpo_lightning.engines.base import Completions, Engine, GenerationRequest
 from grpo_lightning.environments.base import Environment
+from grpo_lightning.errors import require
 from grpo_lightning.policies.base import Policy
 from grpo_lightning.samplers.base import Sampler
 from grpo_lightning.types import Episode, FinishReason, Prompt, Ragged, Rollouts, Turn
@@ -113,8 +114,9 @@ def _write_turn(
         seed=settings.seed,
         stream=settings.stream,
         limit_Q=torch.tensor([min(settings.max_new_tokens, free) for free in room]),
-        stop_ids=policy.stop_ids,
+        stop_ids=policy.stop_ids | policy.stop_ids_of(settings.stop),
         stop_strings=settings.stop,
+        version=version,
     )
     completions = settings.engine.generate(policy, request)
     if settings.recorder is not None:
@@ -124,22 +126,24 @@ def _write_turn(
 
 def _append(policy: Policy, live: Sequence[_Row], completions: Completions, turn: int, version: int) -> None:
     tokens, log_probs, finish = completions.tokens.tolist(), completions.log_probs.tolist(), completions.finish_Q.tolist()
-    offsets = completions.tokens.offsets.tolist()
+    offsets, supports = completions.tokens.offsets.tolist(), _supports(completions)
     for index, row in enumerate(live):
         count = len(tokens[index])
         row.actions += tokens[index]
         row.trainable += [True] * count
         row.turns += [turn] * count
         row.log_probs += log_probs[index]
-        support = completions.support
-        if support is not None:
-            row.supports += [support[step] for step in range(offsets[index], offsets[index] + count)]
-        else:
-            row.supports += [torch.zeros(0, dtype=torch.int32)] * count
+        row.supports += supports[offsets[index] : offsets[index] + count]
         row.finish = FinishReason(finish[index])
         row.version = version if completions.version is None else completions.version
         row.episode.turns.append(Turn(tokens[index], policy.decode(tokens[index]), row.finish))
         row.episode.log_probs += log_probs[index]
+
+
+def _supports(completions: Completions) -> list[Tensor]:
+    if completions.support is None:
+        return [torch.zeros(0, dtype=torch.int32)] * completions.tokens.values.shape[0]
+    return list(completions.support.values.split(completions.support.lengths().tolist()))
 
 
 def _answer(settings: PlaySettings, live: Sequence[_Row], turn: int) -> list[_Row]:
@@ -151,14 +155,13 @@ def _answer(settings: PlaySettings, live: Sequence[_Row], turn: int) -> list[_Ro
         written.reward = observation.reward
         if observation.text is None or row.finish is FinishReason.LENGTH:
             continue
-        tokens = policy.encode_observation(row.group.prompt, observation.text, written.token_ids)
-        tokens = tokens[: environment.max_observation_tokens]
+        text, tokens = _shown(settings, row, observation.text)
         used = row.group.tokens.shape[0] + len(row.actions) + tokens.shape[0]
         if turn == environment.max_turns - 1 or used >= policy.context_length:
             # The environment would go on and cannot: the row is truncated.
             row.finish = written.finish = FinishReason.LENGTH
             continue
-        written.observation = observation.text
+        written.observation = text
         count = tokens.shape[0]
         row.actions += tokens.tolist()
         row.trainable += [False] * count
@@ -167,6 +170,29 @@ def _answer(settings: PlaySettings, live: Sequence[_Row], turn: int) -> list[_Ro
         row.supports += [torch.zeros(0, dtype=torch.int32)] * count
         going.append(row)
     return going
+
+
+def _shown(settings: PlaySettings, row: _Row, text: str) -> tuple[str, Tensor]:
+    """An observation and its tokens, its end cut to the environment's limit; what opens the next turn is kept.
+
+    Raises:
+        ConfigError: If the limit leaves no room for any text.
+    """
+    most, written = settings.environment.max_observation_tokens, row.episode.turns[-1].token_ids
+
+    def encode(length: int) -> Tensor:
+        return settings.policy.encode_observation(row.group.prompt, text[:length], written)
+
+    tokens, fits, cut = encode(len(text)), 0, len(text) + 1
+    if tokens.shape[0] <= most:
+        return text, tokens
+    overhead = encode(0).shape[0]
+    require(overhead <= most, "model.environment.max_observation_tokens", most,
+            f"is below what the chat template writes around an answer ({overhead} tokens)", "raise it")  # fmt: skip
+    while cut - fits > 1:
+        middle = (fits + cut) // 2
+        fits, cut = (middle, cut) if encode(middle).shape[0] <= most else (fits, middle)
+    return text[:fits], encode(fits)
 
 
 def _rollouts(settings: PlaySettings, groups: Sequence[Group], rows: Sequence[_Row], attempt: int) -> Rollouts:

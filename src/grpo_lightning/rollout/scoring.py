@@ -19,9 +19,8 @@ def row_costs(rollouts: Rollouts, rows: Sequence[int]) -> list[int]:
     return [total[row] for row in rows]
 
 
-@torch.no_grad()
 def score(policy: Policy, rollouts: Rollouts, rows: Sequence[int], budget: int, weights: Weights) -> Tensor:
-    """[S] float32: log-probabilities of the trainable steps of ``rows``; 0 at all other steps.
+    """[S]: log-probabilities of the trainable steps of ``rows``; 0 at all other steps.
 
     Args:
         policy: The policy.
@@ -30,12 +29,34 @@ def score(policy: Policy, rollouts: Rollouts, rows: Sequence[int], budget: int, 
         budget: Tokens of a micro-batch.
         weights: ``current`` or ``reference``.
     """
+    parts = [torch.tensor([rows[i] for i in part]) for part in pack(row_costs(rollouts, rows), budget)]
+    return score_parts(policy, rollouts, parts, weights)
+
+
+@torch.no_grad()
+def score_parts(policy: Policy, rollouts: Rollouts, parts: Sequence[Tensor], weights: Weights) -> Tensor:
+    """[S]: log-probabilities of the trainable steps of the rows in ``parts``; 0 at all other steps.
+
+    Rows that are scored in the company in which they are trained get the same bits: a ratio or a KL of weights that have
+    not moved is then exactly 1 or 0.
+
+    Args:
+        policy: The policy.
+        rollouts: All rows.
+        parts: int64 row indices, one tensor a micro-batch; a row that occurs twice keeps its first value.
+        weights: ``current`` or ``reference``.
+    """
     result_S: Tensor | None = None
-    for part in pack(row_costs(rollouts, rows), budget):
-        index = torch.tensor([rows[i] for i in part])
+    row_S, scored_R = rollouts.row_S, torch.zeros(len(rollouts), dtype=torch.bool)
+    for index in parts:
+        if bool(scored_R[index].all()):
+            continue
         values = policy(rollouts.select(index), weights=weights)["log_prob"].cpu()
         if result_S is None:
             result_S = torch.zeros(rollouts.trainable_S.shape[0], dtype=values.dtype)
         steps = rollouts.actions.positions(index)
-        result_S[steps[rollouts.trainable_S[steps]]] = values
+        steps = steps[rollouts.trainable_S[steps]]
+        fresh = ~scored_R[row_S[steps]]
+        result_S[steps[fresh]] = values[fresh]
+        scored_R[index] = True
     return torch.zeros(rollouts.trainable_S.shape[0]) if result_S is None else result_S

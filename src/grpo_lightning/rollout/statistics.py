@@ -23,17 +23,15 @@ class UpdateStatistics:
 
     def total(self, name: str, value: Tensor) -> None:
         """Add ``value`` to the total ``name``."""
-        value = value.detach().to("cpu", torch.float64, non_blocking=True)
-        self._totals[name] = self._totals.get(name, torch.zeros((), dtype=torch.float64)) + value
+        _add(self._totals, name, value.detach().double())
 
     def mean(self, name: str, values_S: Tensor) -> None:
         """Steps whose mean over all steps run in the update is reported as ``name``."""
-        value = values_S.detach().double().sum().cpu()
-        self._means[name] = self._means.get(name, torch.zeros((), dtype=torch.float64)) + value
+        _add(self._means, name, values_S.detach().double().sum())
 
     def largest(self, name: str, values_S: Tensor) -> None:
         """Steps whose largest value is reported as ``name``."""
-        value = values_S.detach().double().max().cpu()
+        value = values_S.detach().double().max()
         self._largest[name] = torch.maximum(self._largest[name], value) if name in self._largest else value
 
     def reduce(self) -> dict[str, float]:
@@ -60,3 +58,7 @@ class UpdateStatistics:
         result["perf/steps_run"] = float(steps)
         result["perf/micro_batches"] = float(max(each[5] for each in ranks))
         return result
+
+
+def _add(sums: dict[str, Tensor], name: str, value: Tensor) -> None:
+    sums[name] = sums[name] + value if name in sums else value

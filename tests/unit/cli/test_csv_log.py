@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+from grpo_lightning.cli.csv_log import ContinuedCSVLogger
+
+
+def lines(folder: Path) -> list[dict[str, str]]:
+    with (folder / "metrics.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_line_is_there_as_soon_as_it_is_logged(tmp_path: Path) -> None:
+    logger = ContinuedCSVLogger(tmp_path)
+    assert Path(logger.log_dir) == tmp_path
+    logger.log_metrics({"a": 1.0}, step=1)
+    assert lines(tmp_path) == [{"a": "1.0", "step": "1"}]
+    logger.log_metrics({"b": 2.0}, step=2)
+    assert lines(tmp_path) == [{"a": "1.0", "b": "", "step": "1"}, {"a": "", "b": "2.0", "step": "2"}]
+
+
+def test_a_continued_run_continues_its_file(tmp_path: Path) -> None:
+    before = ContinuedCSVLogger(tmp_path)
+    for step in (1, 2, 3):
+        before.log_metrics({"a": float(step)}, step=step)
+    after = ContinuedCSVLogger(tmp_path, keep=True)
+    after.log_metrics({"a": 30.0, "b": 1.0}, step=3)
+    after.log_metrics({"a": 40.0}, step=4)
+    assert [(line["step"], line["a"], line["b"]) for line in lines(tmp_path)] == [
+        ("1", "1.0", ""), ("2", "2.0", ""), ("3", "30.0", "1.0"), ("4", "40.0", ""),
+    ]  # fmt: skip
+
+
+def test_a_new_run_starts_its_file_afresh(tmp_path: Path) -> None:
+    ContinuedCSVLogger(tmp_path).log_metrics({"a": 1.0}, step=1)
+    ContinuedCSVLogger(tmp_path).log_metrics({"a": 2.0}, step=5)
+    assert lines(tmp_path) == [{"a": "2.0", "step": "5"}]

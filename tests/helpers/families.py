@@ -40,13 +40,19 @@ FAMILIES: dict[str, dict[str, Any]] = {
 BENT_HEADS: dict[str, dict[str, Any]] = {
     "gemma2": {"head_dim": 8, "sliding_window": 4, "final_logit_softcapping": 5.0, "attn_logit_softcapping": 10.0,
                "query_pre_attn_scalar": 8},
-    "cohere": {"logit_scale": 0.25},
-    "granite": {"logits_scaling": 4.0},
+    "cohere": {"logit_scale": 2.0},
+    "granite": {"logits_scaling": 0.5},
 }  # fmt: skip
 """Families that change logits after the head."""
+APART_ONLY: dict[str, dict[str, Any]] = {
+    "opt": {"ffn_dim": 48, "word_embed_proj_dim": 32, "dropout": 0.1},
+    "bloom": {"n_layer": 2, "n_head": 4, "hidden_dropout": 0.1},
+    "lfm2": {"layer_types": ["conv", "full_attention"]},
+}
+"""Families whose rows run into each other when they are packed: biases by distance in place of positions, convolutions."""
 
 
 def family_config(family: str) -> Any:
     """A small configuration of ``family``."""
-    settings = {**FAMILIES, **BENT_HEADS}[family]
+    settings = {**FAMILIES, **BENT_HEADS, **APART_ONLY}[family]
     return AutoConfig.for_model(family, **(settings if family == "gpt2" else {**SIZE, **settings}))

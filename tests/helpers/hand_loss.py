@@ -153,11 +153,11 @@ def to_collected(rows: Sequence[HandRow]) -> Collected:
         member_R.append(members.get(row.group, 0))
         members[row.group] = member_R[-1] + 1
     index = torch.arange(len(rows))
-    written = torch.tensor([flag for row in rows for flag in row.written])
+    written = torch.tensor([flag for row in rows for flag in row.written], dtype=torch.bool)
     rollouts = Rollouts(
         prompts=Ragged.from_list([list(prompt) for prompt in prompts], torch.int64),
         prompt_R=torch.tensor(prompt_R),
-        group_R=torch.tensor([row.group for row in rows]),
+        group_R=torch.tensor([row.group for row in rows], dtype=torch.int64),
         member_R=torch.tensor(member_R),
         trajectory_R=index,
         attempt_R=torch.zeros_like(index),

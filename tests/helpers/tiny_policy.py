@@ -40,9 +40,14 @@ def small_llama(**changed: Any) -> LlamaConfig:
 
 @torch.no_grad()
 def sharpen(model: torch.nn.Module, *, seed: int = 0, scale: float = 0.25) -> None:
-    """Give every parameter of ``model`` addressed values, so large that its distributions are far from uniform."""
+    """Give every parameter of ``model`` addressed values, so large that its distributions are far from uniform.
+
+    Adapters are left as they start.
+    """
     generator = torch.Generator().manual_seed(seed)
-    for parameter in model.parameters():
+    for name, parameter in model.named_parameters():
+        if "lora_" in name:
+            continue
         noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float64) * scale
         if parameter.dim() == 1:
             parameter.add_(noise.to(parameter.dtype))

@@ -74,12 +74,14 @@ def test_resumed_run_is_the_straight_run(straight, step: int, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("update", [1, 4, 6])
-def test_stopped_inside_an_update_and_resumed(straight, update: int, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+@pytest.mark.parametrize("inside", [0, 1])
+@pytest.mark.timeout(60)
+def test_stopped_inside_an_update_and_resumed(straight, update: int, inside: int, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     pl.seed_everything(5, verbose=False)
     module = tiny_module()
     items = 2  # micro-batches of an update, see test_schedule_of_the_tiny_run
     saver = ModelCheckpoint(tmp_path, filename="stopped", save_on_exception=True, every_n_train_steps=10_000)
-    trainer = tiny_trainer(tmp_path, UPDATES, callbacks=[saver, Stop(update * items + 1)])
+    trainer = tiny_trainer(tmp_path, UPDATES, callbacks=[saver, Stop(update * items + inside)])
     with pytest.raises(RuntimeError, match="on purpose"):
         trainer.fit(module, datamodule=tiny_data())
     saved = [path for path in tmp_path.glob("*.ckpt")]
@@ -90,6 +92,6 @@ def test_stopped_inside_an_update_and_resumed(straight, update: int, tmp_path: P
 
 def test_schedule_of_the_tiny_run(tmp_path: Path) -> None:
     module = tiny_module()
-    tiny_trainer(tmp_path, 1).fit(module, datamodule=tiny_data())
+    tiny_trainer(tmp_path, 2).fit(module, datamodule=tiny_data())
     # Rows have at most 4 + 5 tokens, so 4 fit into 40; an update has at most 2 groups of 4 rows, the warm-up 8 rows.
     assert (module.schedule.micro_batches, module.schedule.updates_per_rollout) == (2, 4)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from grpo_lightning.errors import GRPOError
 from grpo_lightning.rollout.schedule import Schedule, WorkItem
 
 
@@ -26,6 +27,12 @@ class WorkItemLoader:
         return len(self.schedule)
 
     def __iter__(self) -> Iterator[WorkItem]:
+        if self._yielded >= len(self.schedule):
+            # Lightning would begin epoch after empty epoch and never end.
+            raise GRPOError(f"all {self.schedule.max_updates} updates of the run are done; raise trainer.max_steps to go on")
+        return self._items()
+
+    def _items(self) -> Iterator[WorkItem]:
         while self._yielded < len(self.schedule):
             self._yielded += 1
             yield self.schedule.item(self._yielded - 1)

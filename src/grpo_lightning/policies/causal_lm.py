@@ -251,23 +251,26 @@ class CausalLM(Policy):
 
 
 def _head_is_apart(model: Any, ids: Tensor) -> bool:
-    """Whether logits are the head's output and nothing else.
+    """Whether logits are the head's output at the last hidden states, and nothing else.
 
-    Hidden states are magnified on their way to the head, so that logits of a hundred come out: what bends large logits
-    (soft capping) is next to nothing at the small ones of a fresh model, and would show only as training goes on.
+    Hidden states are magnified at the head's door, so that logits of a hundred come out: what bends large logits (soft
+    capping) is next to nothing at the small ones of a fresh model, and would show only as training goes on.
     """
     head, seen = model.get_output_embeddings(), []
 
-    def magnify(module: Any, arguments: Any, output: Any) -> Any:
-        hidden = output.last_hidden_state
-        largest = head(hidden).abs().max().clamp(min=torch.finfo(hidden.dtype).tiny)
-        output.last_hidden_state = hidden * (100.0 / largest)
-        seen.append(head(output.last_hidden_state))
-        return output
+    def magnify(module: Any, arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        hidden, *rest = arguments
+        largest = nn.functional.linear(hidden, module.weight).abs().max().clamp(min=torch.finfo(hidden.dtype).tiny)
+        seen.extend([hidden, hidden * (100.0 / largest)])
+        return seen[-1], *rest
 
-    handle = model.base_model.register_forward_hook(magnify)
+    handle = head.register_forward_pre_hook(magnify)
     try:
         logits = model(input_ids=ids, use_cache=False).logits
     finally:
         handle.remove()
-    return bool(seen) and torch.allclose(logits.double(), seen[0].double(), rtol=1e-3, atol=1e-2)
+    if len(seen) != 2:
+        return False
+    plain = model.base_model(input_ids=ids, use_cache=False).last_hidden_state
+    pairs = [(plain, seen[0], 1e-4), (logits, head(seen[1]), 1e-2)]
+    return all(torch.allclose(one.double(), two.double(), rtol=1e-3, atol=atol) for one, two, atol in pairs)

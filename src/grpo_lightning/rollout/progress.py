@@ -53,13 +53,21 @@ def component_states(parts: Mapping[str, Component]) -> dict[str, dict[str, Any]
 def rewind_to_update(checkpoint: dict[str, Any], micro_batches: int) -> None:
     """Let a checkpoint that was saved inside an update begin it again: the weights have not moved since.
 
-    Lightning counts batches. Its counters are set back to the last multiple of ``micro_batches``, so that the optimizer
-    steps after the right one. A checkpoint saved when an update ended stays as it is.
+    Lightning counts batches. Its counters are set back to what they are when a checkpoint is saved at the end of the update
+    before (the last batch processed, its completion not yet counted), so that the optimizer steps after the right batch. A
+    checkpoint saved there stays as it is.
     """
-    progress = checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]
+    loop = checkpoint["loops"]["fit_loop"]
+    progress, state = loop["epoch_loop.batch_progress"], loop["epoch_loop.state_dict"]
+    current = progress["current"]
+    if current["ready"] == current["processed"] == current["completed"] + 1 and current["ready"] % micro_batches == 0:
+        return
+    whole = current["processed"] // micro_batches * micro_batches
+    behind = current["processed"] - whole
     for counters in (progress["current"], progress["total"]):
-        if counters["ready"] != counters["processed"] or counters["processed"] % micro_batches:
-            whole = counters["processed"] // micro_batches * micro_batches
-            for name in ("ready", "started", "processed", "completed"):
-                if name in counters:
-                    counters[name] = whole
+        end = counters["processed"] - behind
+        counters |= {"ready": end, "started": end, "processed": end, "completed": end - 1}
+    # The loader may have handed out the last item of the update already.
+    loop["state_dict"]["combined_loader"] = [{"updates": whole // micro_batches}]
+    # Lightning counts the step of that batch again when it restarts there.
+    state["_batches_that_stepped"] = checkpoint["global_step"] - 1

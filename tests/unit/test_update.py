@@ -1,0 +1,145 @@
+"""A gradient between backward and optimizer."""
+
+from __future__ import annotations
+
+import logging
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from grpo_lightning.errors import NonFiniteError
+from grpo_lightning.rollout import world
+from grpo_lightning.update import finish_gradient, gradient_norm, stage_learning_rate, untouched
+
+NAN, INF = float("nan"), float("inf")
+
+
+def module_with(*gradients: list[float] | None) -> nn.Module:
+    module = nn.Module()
+    for index, gradient in enumerate(gradients):
+        parameter = nn.Parameter(torch.ones(2))
+        parameter.grad = None if gradient is None else torch.tensor(gradient)
+        module.register_parameter(f"p{index}", parameter)
+    return module
+
+
+def losses(*values: float) -> list[Tensor]:
+    return [torch.tensor(value) for value in values]
+
+
+def test_norm_is_that_of_all_gradients() -> None:
+    assert gradient_norm(module_with([3.0, 0.0], None, [0.0, 4.0])) == 5.0
+    assert gradient_norm(module_with(None)) == 0.0
+    assert math.isnan(gradient_norm(module_with([NAN, 0.0])))
+
+
+def test_a_finite_gradient_passes() -> None:
+    module = module_with([3.0, 4.0], None)
+    assert finish_gradient(module, losses(1.0, -2.0), "stop") == {"optim/grad_norm": 5.0, "optim/skipped": 0.0}
+    assert module.p0.grad is not None
+    assert module.p0.grad.tolist() == [3.0, 4.0]
+
+
+@pytest.mark.parametrize("policy", ["stop", "skip"])
+def test_a_gradient_of_0_is_taken_away(policy: str) -> None:
+    module = module_with([0.0, -0.0], None)
+    assert finish_gradient(module, losses(0.5), policy) == {"optim/grad_norm": 0.0, "optim/skipped": 0.0}
+    assert module.p0.grad is None
+    assert finish_gradient(module_with(None), [], policy) == {"optim/grad_norm": 0.0, "optim/skipped": 0.0}
+
+
+BROKEN = [
+    ([1.0, 1.0], (1.0, NAN), "loss nan"),
+    ([1.0, 1.0], (-INF, 1.0), "loss -inf"),
+    ([NAN, 1.0], (1.0,), "gradient norm nan"),
+    ([INF, 1.0], (1.0,), "gradient norm inf"),
+    ([0.0, 0.0], (NAN,), "loss nan"),
+]
+
+
+@pytest.mark.parametrize(("gradient", "values", "named"), BROKEN)
+def test_what_is_not_finite_stops(gradient: list[float], values: tuple[float, ...], named: str) -> None:
+    with pytest.raises(NonFiniteError, match=f"'stop' met {named}, the weights are as before"):
+        finish_gradient(module_with(gradient), losses(*values), "stop")
+
+
+@pytest.mark.parametrize(("gradient", "values", "named"), BROKEN)
+def test_what_is_not_finite_is_skipped_and_said_to_be(
+    gradient: list[float], values: tuple[float, ...], named: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    module = module_with(gradient, [1.0, 1.0])
+    with caplog.at_level(logging.WARNING, logger="grpo_lightning"):
+        assert finish_gradient(module, losses(*values), "skip")["optim/skipped"] == 1.0
+    assert module.p0.grad is module.p1.grad is None
+    assert [record.getMessage() for record in caplog.records] == [f"update skipped: {named}"]
+
+
+def test_a_loss_of_another_rank_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(world, "gather", lambda value: [value, [], [2.0, NAN]])
+    with pytest.raises(NonFiniteError, match="loss nan"):
+        finish_gradient(module_with([1.0, 1.0]), losses(1.0), "stop")
+
+
+@pytest.mark.parametrize("make", [torch.optim.AdamW, torch.optim.SGD])
+def test_an_optimizer_leaves_alone_what_has_no_gradient(make: Any) -> None:
+    """What finish_gradient relies on: neither moments nor weight decay act on a parameter without gradient."""
+    module = module_with([1.0, 2.0])
+    optimizer = make(module.parameters(), lr=0.1, weight_decay=0.5)
+    optimizer.step()
+    before = module.p0.detach().clone()
+    module.p0.grad = torch.zeros(2)
+    finish_gradient(module, losses(0.0), "stop")
+    optimizer.step()
+    assert torch.equal(module.p0, before)
+
+
+def test_learning_rate_of_a_stage() -> None:
+    first, second = nn.Parameter(torch.ones(1)), nn.Parameter(torch.ones(1))
+    optimizer = torch.optim.SGD([{"params": [first], "lr": 0.1}, {"params": [second], "lr": 0.2}])
+
+    def rates() -> list[float]:
+        return [group["lr"] for group in optimizer.param_groups]
+
+    with stage_learning_rate(optimizer, 0.7):
+        assert rates() == [0.7, 0.7]
+    assert rates() == [0.1, 0.2]
+    with stage_learning_rate(optimizer, None):
+        optimizer.param_groups[0]["lr"] = 0.3
+    assert rates() == [0.3, 0.2]
+    with pytest.raises(RuntimeError), stage_learning_rate(optimizer, 0.7):
+        raise RuntimeError
+    assert rates() == [0.3, 0.2]
+
+
+class Holder(nn.Module):
+    device = torch.device("cpu")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.trained = nn.Parameter(torch.tensor([[1.0, NAN], [INF, 2.0]]))
+        self.other = nn.Parameter(torch.ones(3))
+        self.frozen = nn.Parameter(torch.ones(3), requires_grad=False)
+
+
+def test_a_zero_of_nothing_on_one_rank() -> None:
+    module = Holder()
+    zero = untouched(module)
+    assert zero.item() == 0.0
+    zero.backward()
+    assert module.trained.grad is None
+
+
+def test_a_zero_of_every_trained_parameter_on_several_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(world, "world_size", lambda: 2)
+    module = Holder()
+    zero = untouched(module)
+    assert zero.item() == 0.0
+    zero.backward()
+    assert module.trained.grad is not None
+    assert module.other.grad is not None
+    assert not module.trained.grad.any()
+    assert not module.other.grad.any()
+    assert module.frozen.grad is None

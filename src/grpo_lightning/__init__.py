@@ -1,7 +1,7 @@
 """GRPO as a PyTorch Lightning framework whose every part is a plugin.
 
-What is public to plugins: this root, ``grpo_lightning.types``, ``grpo_lightning.<kind>.base``,
-``grpo_lightning.functional`` and ``grpo_lightning.testing``.
+What is public to plugins: this root, ``grpo_lightning.types``, ``grpo_lightning.<kind>.base``
+and ``grpo_lightning.functional``.
 """
 
 from __future__ import annotations

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
-import time
+from functools import partial
 from typing import Any, Literal, cast
 
 import torch
 from lightning.pytorch import LightningModule
 from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
-from torch import Tensor
 from typing_extensions import override
 
 from grpo_lightning.advantages.base import Advantage
@@ -29,14 +28,13 @@ from grpo_lightning.rewards.entry import RewardEntry
 from grpo_lightning.rollout import world
 from grpo_lightning.rollout.progress import KEY, Committed, rewind_to_update
 from grpo_lightning.rollout.schedule import Schedule, WorkItem
-from grpo_lightning.rollout.statistics import UpdateStatistics
 from grpo_lightning.run_checks import check_evaluation, check_fit, check_module
 from grpo_lightning.samplers.base import Sampler
 from grpo_lightning.selectors.base import Selector
 from grpo_lightning.session import Session
 from grpo_lightning.settings import Generation, Warmup
 from grpo_lightning.transforms.base import Transform
-from grpo_lightning.update import finish_gradient, stage_learning_rate, untouched
+from grpo_lightning.update import RunningUpdate, finish_gradient, stage_learning_rate, untouched, with_schedule
 
 log = logging.getLogger(__name__)
 
@@ -74,6 +72,9 @@ class GRPOModule(LightningModule):
         seed: Seed of every draw; by default that of ``seed_everything``, or 0.
         record: Write what the engine generates to the run folder, for the engine ``replay``.
     """
+
+    session: Session
+    schedule: Schedule
 
     def __init__(
         self,
@@ -124,11 +125,7 @@ class GRPOModule(LightningModule):
         self.non_finite, self.record = non_finite, record
         self.seed = int(os.environ.get("PL_GLOBAL_SEED", 0)) if seed is None else seed
         self.evaluation_reports: list[EvaluationReport] = []
-        self.session: Session | None = None
-        self._statistics = UpdateStatistics()
-        self._losses: list[Tensor] = []
-        self._report: UpdateReport | None = None
-        self._update_started = 0.0
+        self._update = RunningUpdate()
         self._restored: Committed | None = None
         check_module(self)
 
@@ -139,7 +136,7 @@ class GRPOModule(LightningModule):
         self.session = Session(self, data)
         if stage == "fit":
             check_fit(self, data, self.trainer)
-            self.schedule: Schedule = self.session.schedule(self.trainer.max_steps)
+            self.schedule = self.session.schedule(self.trainer.max_steps)
             self.trainer.accumulate_grad_batches = self.schedule.micro_batches
             if data.validate_every and data.validation:
                 self.trainer.val_check_interval = data.validate_every * self.schedule.micro_batches
@@ -153,58 +150,45 @@ class GRPOModule(LightningModule):
     @override
     def configure_optimizers(self) -> Any:
         parameters = [parameter for parameter in self.parameters() if parameter.requires_grad]
-        if self._optimizer is None:
-            optimizer: Any = torch.optim.AdamW(parameters, lr=self.learning_rate, weight_decay=0.0)
-        else:
-            optimizer = self._optimizer(parameters)
-        if self._lr_scheduler is None:
-            return optimizer
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": self._lr_scheduler(optimizer), "interval": "step"}}
+        make = self._optimizer or partial(torch.optim.AdamW, lr=self.learning_rate, weight_decay=0.0)
+        return with_schedule(make(parameters), self._lr_scheduler)
 
     @override
     def on_train_start(self) -> None:
-        assert self.session is not None
         self.session.start(self._restored)
         self._restored = None
 
     @override
     def training_step(self, item: WorkItem, batch_idx: int) -> dict[str, Any]:
         """Train one micro-batch. Its loss is scaled so that what Lightning and the strategy divide by cancels."""
-        assert self.session is not None
         outputs: dict[str, Any] = {}
         if item.opens_rollout and item.stage == "grpo":
             if item.rollout == 0:
-                outputs["evaluation"] = self._baseline()
+                outputs["evaluation"] = self.session.baseline()
             outputs["rollout"] = self.session.open_rollout(item.rollout)
         elif item.stage == "warmup" and item.micro_batch == 0:
             self.session.open_warmup(item.rollout)
         if item.micro_batch == 0:
-            self._statistics, self._losses, self._update_started = UpdateStatistics(), [], time.perf_counter()
-        loss = self.session.micro_batch_loss(item, self._statistics)
-        if loss is None:
-            loss = untouched(self)
-        else:
-            self._losses.append(loss.detach())
+            self._update = RunningUpdate()
+        loss = self.session.micro_batch_loss(item, self._update.statistics)
+        self._update.losses += [] if loss is None else [loss.detach()]
         if item.is_last:
             rollout = item.rollout if item.stage == "grpo" else -1
-            self._report = UpdateReport(item.stage, self.trainer.global_step + 1, rollout)
-            outputs["update"] = self._report
-        outputs["loss"] = loss * (self.schedule.micro_batches * world.world_size())
+            outputs["update"] = self._update.report = UpdateReport(item.stage, self.trainer.global_step + 1, rollout)
+        outputs["loss"] = (untouched(self) if loss is None else loss) * (
+            self.schedule.micro_batches * world.world_size()
+        )
         return outputs
 
     @override
     def configure_gradient_clipping(
         self, optimizer: Any, gradient_clip_val: float | None = None, gradient_clip_algorithm: str | None = None
     ) -> None:
-        metrics = finish_gradient(self, self._losses, self.non_finite)
-        assert self._report is not None
-        self._report.metrics |= metrics
-        if not metrics["optim/skipped"]:
+        if finish_gradient(self, self._update, self.non_finite):
             self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
 
     @override
     def optimizer_step(self, epoch: int, batch_idx: int, optimizer: Any, optimizer_closure: Any = None) -> None:
-        assert self.session is not None
         step = self.trainer.global_step
         in_warmup = step < self.schedule.warmup_updates
         with stage_learning_rate(optimizer, self.warmup.learning_rate if in_warmup and self.warmup else None):
@@ -213,12 +197,7 @@ class GRPOModule(LightningModule):
         if in_warmup and step + 1 == self.schedule.warmup_updates:
             # GRPO starts with an optimizer of its own: moments of another loss would steer its first updates.
             self.trainer.optimizers[0].state.clear()
-        report = cast(UpdateReport, self._report)
-        report.metrics |= self._statistics.reduce()
-        lowest = report.metrics.pop("policy/ratio_min_negated", None)
-        if lowest is not None:
-            report.metrics["policy/ratio_min"] = -lowest
-        report.metrics |= {"optim/learning_rate": rate, "time/update": time.perf_counter() - self._update_started}
+        self._update.complete(rate)
         self.session.commit(in_progress=not self.schedule.closes_rollout(step))
 
     @override
@@ -228,7 +207,7 @@ class GRPOModule(LightningModule):
 
     @override
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        if self.session is not None and "loops" in checkpoint and self.trainer.state.fn == "fit":
+        if self.trainer.state.fn == "fit":
             checkpoint[KEY] = self.session.committed.state_dict()
             rewind_to_update(checkpoint, self.schedule.micro_batches)
 
@@ -237,21 +216,17 @@ class GRPOModule(LightningModule):
         if KEY in checkpoint:
             self._restored = Committed.from_state_dict(checkpoint[KEY])
 
-    def _evaluate(self, batch: EvaluationBatch, kind: str) -> list[Any]:
-        assert self.session is not None
-        return self.session.evaluate(batch, kind, self.trainer.global_step)
-
     @override
     def validation_step(self, batch: EvaluationBatch, batch_idx: int, dataloader_idx: int = 0) -> None:
-        self._evaluate(batch, "validation")
+        self.session.evaluate(batch, "validation")
 
     @override
     def test_step(self, batch: EvaluationBatch, batch_idx: int, dataloader_idx: int = 0) -> None:
-        self._evaluate(batch, "test")
+        self.session.evaluate(batch, "test")
 
     @override
     def predict_step(self, batch: EvaluationBatch, batch_idx: int, dataloader_idx: int = 0) -> list[dict[str, Any]]:
-        return [row.prediction() for row in self._evaluate(batch, "test")]
+        return [row.prediction() for row in self.session.evaluate(batch, "test")]
 
     @override
     def on_validation_epoch_end(self) -> None:
@@ -262,22 +237,8 @@ class GRPOModule(LightningModule):
         self._report_evaluations("test")
 
     def _report_evaluations(self, kind: str) -> None:
-        assert self.session is not None
         self.evaluation_reports = self.session.evaluation_reports(kind)
         for report in self.evaluation_reports:
             metrics = {f"{kind}/{report.dataset}/{name}": value for name, value in report.metrics.items()}
             # Lightning would number an evaluation by batches that stepped, which is one less here.
             self.log_dict(metrics | {"step": float(self.trainer.global_step)})
-
-    def _baseline(self) -> list[EvaluationReport]:
-        """Evaluate before the first rollout, so that a curve has a start."""
-        assert self.session is not None
-        every, step = self.session.data.validate_every, self.trainer.global_step
-        if not every or (step and step % every == 0):
-            return []  # never, or just done
-        reports = self.session.evaluate_all(self.trainer.global_step)
-        for logger in self.loggers:
-            for report in reports:
-                metrics = {f"validation/{report.dataset}/{name}": value for name, value in report.metrics.items()}
-                logger.log_metrics(metrics, step=self.trainer.global_step)
-        return reports

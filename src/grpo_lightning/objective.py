@@ -153,4 +153,4 @@ def _observe(statistics: UpdateStatistics, terms: LossTerms, inputs: LossInputs,
     statistics.mean("policy/old_kl", torch.expm1(log_ratio_S) - log_ratio_S)
     statistics.mean("policy/sampler_kl", inputs.behaviour_log_probs_S - inputs.old_log_probs_S)
     statistics.largest("policy/ratio_max", ratio_S)
-    statistics.largest("policy/ratio_min_negated", -ratio_S)
+    statistics.smallest("policy/ratio_min", ratio_S)

@@ -21,7 +21,13 @@ def check_module(module: GRPOModule) -> None:
     Raises:
         ConfigError: Naming the setting, its value and the fix.
     """
-    for name in ("group_size", "prompts_per_rollout", "epochs_per_rollout", "updates_per_rollout", "micro_batch_tokens"):
+    for name in (
+        "group_size",
+        "prompts_per_rollout",
+        "epochs_per_rollout",
+        "updates_per_rollout",
+        "micro_batch_tokens",
+    ):
         value = getattr(module, name)
         require(value >= 1, f"model.{name}", value, "is below 1", "set it to at least 1")
     require(module.updates_per_rollout <= module.prompts_per_rollout, "model.updates_per_rollout",

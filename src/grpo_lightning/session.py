@@ -50,8 +50,14 @@ class Session:
         self._evaluations: dict[str, tuple[EvaluationMetrics, list[EvaluatedRow]]] = {}
         self._collector = Collector(
             self._play_settings("train"),
-            Judging(module.rewards, module.advantage, module.transforms, module.selector, module.kl,
-                    module.micro_batch_tokens),  # fmt: skip
+            Judging(
+                module.rewards,
+                module.advantage,
+                module.transforms,
+                module.selector,
+                module.kl,
+                module.micro_batch_tokens,
+            ),  # fmt: skip
             data.curriculum.draw,
             self._group,
             module.prompts_per_rollout,
@@ -74,7 +80,9 @@ class Session:
         return PlaySettings(**settings | changed)
 
     def _record(self, request: Any, completions: Any) -> None:
-        write_recording(run_folder(self.module.trainer) / "recorded", request, completions, self.module.trainer.global_step)
+        write_recording(
+            run_folder(self.module.trainer) / "recorded", request, completions, self.module.trainer.global_step
+        )
 
     def _group(self, ordinal: int, prompt: tuple[str, int]) -> Group:
         prompts = self.data.train_sets[prompt[0]]
@@ -90,9 +98,7 @@ class Session:
         ranks, budget = world.world_size(), module.micro_batch_tokens
         whole = self.objective.loss.scope == "group"
         size, unit = (1, row * module.group_size) if whole else (module.group_size, row)
-        needed = micro_batches_needed(
-            module.prompts_per_rollout, size, module.updates_per_rollout, ranks, unit, budget
-        )
+        needed = micro_batches_needed(module.prompts_per_rollout, size, module.updates_per_rollout, ranks, unit, budget)
         if module.warmup:
             needed = max(needed, worst_case_bins(-(-module.warmup.rows // ranks), row, budget))
         updates = module.epochs_per_rollout * module.updates_per_rollout
@@ -209,7 +215,8 @@ class Session:
 
     def _warmup_loss(self, item: WorkItem, statistics: UpdateStatistics) -> Tensor | None:
         batch, warmup = self._warmup, self.module.warmup
-        assert batch is not None and warmup is not None
+        assert batch is not None
+        assert warmup is not None
         if item.micro_batch >= len(batch.micro_batches):
             return None
         rows = batch.rollouts.select(batch.micro_batches[item.micro_batch])
@@ -219,9 +226,9 @@ class Session:
         statistics.total("warmup/loss", loss)
         return loss  # type: ignore[no-any-return]
 
-    def evaluate(self, batch: EvaluationBatch, kind: str, version: int) -> list[EvaluatedRow]:
+    def evaluate(self, batch: EvaluationBatch, kind: str) -> list[EvaluatedRow]:
         """Complete and score some prompts of an evaluation set, and add them to its statistics."""
-        module, name = self.module, batch.dataset
+        module, name, version = self.module, batch.dataset, self.module.trainer.global_step
         settings = (self.data.validation if kind == "validation" else self.data.test)[name]
         prompts = self.data.evaluation_sets[name]
         sampler = build("sampler", settings.sampler, f"data.{kind}.{name}.sampler")
@@ -243,12 +250,21 @@ class Session:
             self._evaluations[name] = (metrics, [])
         return self._evaluations[name]
 
-    def evaluate_all(self, version: int) -> list[EvaluationReport]:
-        """Evaluate every validation set now."""
+    def baseline(self) -> list[EvaluationReport]:
+        """Evaluate every validation set before the first rollout, so that a curve has a start; log it at once."""
+        trainer, every = self.module.trainer, self.data.validate_every
+        step = trainer.global_step
+        if not every or (step and step % every == 0):
+            return []  # never, or just done
         for loader in self.data.val_dataloader():
             for batch in loader:
-                self.evaluate(batch, "validation", version)
-        return self.evaluation_reports("validation")
+                self.evaluate(batch, "validation")
+        reports = self.evaluation_reports("validation")
+        for logger in trainer.loggers:
+            for report in reports:
+                metrics = {f"validation/{report.dataset}/{name}": value for name, value in report.metrics.items()}
+                logger.log_metrics(metrics, step=step)
+        return reports
 
     def evaluation_reports(self, kind: str) -> list[EvaluationReport]:
         """Reports of the sets evaluated since the last call; a collective."""

@@ -249,9 +249,7 @@ class RolloutTable:
             if item.name.endswith("_R")
         }
         components = {name: torch.cat([part.components[name] for part in parts]) for name in parts[0].components}
-        return RolloutTable(
-            components=components, reward_epsilon=max(part.reward_epsilon for part in parts), **merged
-        )
+        return RolloutTable(components=components, reward_epsilon=max(part.reward_epsilon for part in parts), **merged)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,9 +12,35 @@ import torch
 from torch import Tensor, nn
 
 from grpo_lightning.errors import NonFiniteError
+from grpo_lightning.reports import UpdateReport
 from grpo_lightning.rollout import world
+from grpo_lightning.rollout.statistics import UpdateStatistics
 
 log = logging.getLogger(__name__)
+
+
+class RunningUpdate:
+    """What is known of an update while its micro-batches run; it begins when the rollout, if one is due, is there."""
+
+    def __init__(self) -> None:
+        self.statistics = UpdateStatistics()
+        self.losses: list[Tensor] = []
+        """Losses of this rank's micro-batches, before scaling."""
+        self.report = UpdateReport("", 0, -1)
+        self._started = time.perf_counter()
+
+    def complete(self, learning_rate: float) -> None:
+        """The optimizer has stepped: fill in the report."""
+        self.report.metrics |= self.statistics.reduce()
+        self.report.metrics["optim/learning_rate"] = learning_rate
+        self.report.metrics["time/update"] = time.perf_counter() - self._started
+
+
+def with_schedule(optimizer: Any, lr_scheduler: Callable[[Any], Any] | None) -> Any:
+    """What ``configure_optimizers`` returns: the optimizer, with a schedule that is stepped every update."""
+    if lr_scheduler is None:
+        return optimizer
+    return {"optimizer": optimizer, "lr_scheduler": {"scheduler": lr_scheduler(optimizer), "interval": "step"}}
 
 
 def gradient_norm(module: nn.Module) -> float:
@@ -25,7 +52,7 @@ def gradient_norm(module: nn.Module) -> float:
     return float(norm.full_tensor() if hasattr(norm, "full_tensor") else norm)
 
 
-def finish_gradient(module: nn.Module, losses: Sequence[Tensor], non_finite: str) -> dict[str, float]:
+def finish_gradient(module: nn.Module, update: RunningUpdate, non_finite: str) -> bool:
     """Check a gradient before the optimizer sees it.
 
     A gradient that is exactly 0 moves nothing: the optimizer's momentum is not applied either, since an update without
@@ -33,17 +60,18 @@ def finish_gradient(module: nn.Module, losses: Sequence[Tensor], non_finite: str
 
     Args:
         module: What is trained.
-        losses: Losses of the update's micro-batches on this rank, before scaling.
+        update: The update; ``optim/grad_norm`` and ``optim/skipped`` (1 if the gradient was not finite and is dropped) are
+            added to its report.
         non_finite: ``stop`` or ``skip``.
 
     Returns:
-        ``optim/grad_norm`` and ``optim/skipped`` (1 if the gradient was dropped because it was not finite).
+        Whether there is a gradient to clip and to step with.
 
     Raises:
         NonFiniteError: Under ``stop``, on all ranks.
     """
     norm = gradient_norm(module)
-    values = [float(loss) for part in world.gather([float(loss) for loss in losses]) for loss in part]
+    values = [float(loss) for part in world.gather([float(loss) for loss in update.losses]) for loss in part]
     bad = [value for value in values if not torch.isfinite(torch.tensor(value))]
     finite = not bad and bool(torch.isfinite(torch.tensor(norm)))
     if not finite:
@@ -55,7 +83,8 @@ def finish_gradient(module: nn.Module, losses: Sequence[Tensor], non_finite: str
     if not finite or norm == 0.0:
         for parameter in module.parameters():
             parameter.grad = None
-    return {"optim/grad_norm": norm, "optim/skipped": float(not finite)}
+    update.report.metrics |= {"optim/grad_norm": norm, "optim/skipped": float(not finite)}
+    return finite and norm > 0.0
 
 
 @contextmanager

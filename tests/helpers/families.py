@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from helpers.tiny_policy import VOCABULARY
 from transformers import AutoConfig
+
+from helpers.tiny_policy import VOCABULARY
 
 SIZE: dict[str, Any] = {
     "vocab_size": VOCABULARY,

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
-from helpers.tiny_policy import row_distributions
 from torch import Tensor
 
 from grpo_lightning.rollout.collector import Collected
 from grpo_lightning.rollout.table import GatheredTable
 from grpo_lightning.types import FinishReason, Ragged, Rollouts, RolloutTable
+from helpers.tiny_policy import row_distributions
 
 
 @dataclass

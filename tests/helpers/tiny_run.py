@@ -40,7 +40,9 @@ class Watch(Callback):
     def on_train_start(self, trainer: Trainer, pl_module: GRPOModule) -> None:  # type: ignore[override]
         self._keep(trainer, pl_module)
 
-    def on_train_batch_end(self, trainer: Trainer, pl_module: GRPOModule, outputs: Any, batch: Any, batch_idx: int) -> None:  # type: ignore[override]
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: GRPOModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:  # type: ignore[override]
         if "rollout" in outputs:
             assert pl_module.session is not None
             assert pl_module.session.buffer is not None
@@ -53,7 +55,9 @@ class Watch(Callback):
     def _keep(self, trainer: Trainer, module: GRPOModule) -> None:
         self.weights.append({name: each.detach().clone() for name, each in module.policy.named_parameters()})
         state = trainer.optimizers[0].state_dict()["state"]
-        self.optimizer_states.append({i: {k: torch.as_tensor(v).clone() for k, v in s.items()} for i, s in state.items()})
+        self.optimizer_states.append(
+            {i: {k: torch.as_tensor(v).clone() for k, v in s.items()} for i, s in state.items()}
+        )
 
     def change(self, update: int) -> dict[str, Tensor]:
         """Weights after update ``update``, counted from 0, less those before it."""
@@ -84,7 +88,9 @@ def make_module(policy: CausalLM, **settings: Any) -> GRPOModule:
     return GRPOModule(policy=policy, **defaults | settings)
 
 
-def fit(folder: Path, module: GRPOModule, *, max_steps: int = 1, data: GRPODataModule | None = None, **trainer: Any) -> Watch:
+def fit(
+    folder: Path, module: GRPOModule, *, max_steps: int = 1, data: GRPODataModule | None = None, **trainer: Any
+) -> Watch:
     """Train and watch."""
     watch = Watch()
     if data is None:

@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from helpers.hand_loss import HandLoss, HandRow, example_rows, hand_loss, old_log_probs, permuted, to_collected
-from helpers.tiny_policy import gradients, move, relative, tiny_policy
 from torch import Tensor
 
 import grpo_lightning
@@ -22,6 +20,8 @@ from grpo_lightning.policies.causal_lm import CausalLM
 from grpo_lightning.rollout.buffer import Buffer, BufferSettings, fill
 from grpo_lightning.rollout.scoring import score
 from grpo_lightning.rollout.statistics import UpdateStatistics
+from helpers.hand_loss import HandLoss, HandRow, example_rows, hand_loss, old_log_probs, permuted, to_collected
+from helpers.tiny_policy import gradients, move, relative, tiny_policy
 
 AGGREGATIONS = [
     "token_sum",
@@ -203,9 +203,7 @@ def test_a_kl_in_the_loss_runs_rows_of_advantage_0(policy: CausalLM, rows: list[
 
 
 @pytest.mark.parametrize("aggregation", AGGREGATIONS)
-def test_truncated_rows_leave_n_and_t(
-    policy: CausalLM, rows: list[HandRow], by_hand: Any, aggregation: str
-) -> None:
+def test_truncated_rows_leave_n_and_t(policy: CausalLM, rows: list[HandRow], by_hand: Any, aggregation: str) -> None:
     loss = HandLoss(aggregation, kl="abs", beta=0.2, mask_truncated=True)
     without = [row for row in rows if not row.truncated]
     assert len(without) == 8
@@ -330,5 +328,3 @@ def test_buffer_survives_its_state(policy: CausalLM, rows: list[HandRow], by_han
     for update in range(2):
         before, after = (update_gradient(policy, each, objective, update) for each in (buffer, again))
         assert all(torch.equal(before[name], after[name]) for name in before)
-
-

@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from helpers.hand_loss import HandLoss, HandRow, example_rows, hand_loss, old_log_probs, to_collected
-from helpers.tiny_policy import gradients, move, relative, tiny_policy, worst_relative
 
 import grpo_lightning
 from grpo_lightning.kl.base import KLTerm
@@ -18,6 +16,8 @@ from grpo_lightning.policies.causal_lm import CausalLM
 from grpo_lightning.rollout.buffer import BufferSettings, MicroBatch, fill
 from grpo_lightning.rollout.scoring import score
 from grpo_lightning.rollout.statistics import UpdateStatistics
+from helpers.hand_loss import HandLoss, HandRow, example_rows, hand_loss, old_log_probs, to_collected
+from helpers.tiny_policy import gradients, move, relative, tiny_policy, worst_relative
 
 AGGREGATIONS = [
     "token_sum",

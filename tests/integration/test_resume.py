@@ -7,8 +7,9 @@ from pathlib import Path
 import lightning.pytorch as pl
 import pytest
 import torch
-from helpers.tiny_runs import tiny_data, tiny_module, tiny_trainer, weights
 from lightning.pytorch.callbacks import ModelCheckpoint
+
+from helpers.tiny_runs import tiny_data, tiny_module, tiny_trainer, weights
 
 UPDATES = 12
 
@@ -19,7 +20,9 @@ class Stop(pl.Callback):
     def __init__(self, batch: int) -> None:
         self.batch = batch
 
-    def on_train_batch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, batch_idx: int) -> None:
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, batch_idx: int
+    ) -> None:
         if batch_idx == self.batch:
             raise RuntimeError("stopped on purpose")
 
@@ -84,7 +87,7 @@ def test_stopped_inside_an_update_and_resumed(straight, update: int, inside: int
     trainer = tiny_trainer(tmp_path, UPDATES, callbacks=[saver, Stop(update * items + inside)])
     with pytest.raises(RuntimeError, match="on purpose"):
         trainer.fit(module, datamodule=tiny_data())
-    saved = [path for path in tmp_path.glob("*.ckpt")]
+    saved = list(tmp_path.glob("*.ckpt"))
     assert len(saved) == 1, saved
     assert torch.load(saved[0], weights_only=True)["global_step"] == update
     _assert_same(_fit(tmp_path / "again", checkpoint=str(saved[0])), straight)

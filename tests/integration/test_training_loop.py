@@ -8,9 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from helpers.hand_loss import HandLoss, HandRow, hand_loss
-from helpers.tiny_policy import EOS, gradients, load_policy, relative, row_distributions, save_model, small_llama
-from helpers.tiny_run import PROMPTS, Watch, fit, make_module, spread
 from torch import Tensor
 
 from grpo_lightning import GRPODataModule, create
@@ -31,6 +28,9 @@ from grpo_lightning.rewards.function import FunctionReward
 from grpo_lightning.rollout.warmup import warmup_indices
 from grpo_lightning.settings import EvaluationSet, Generation, Warmup
 from grpo_lightning.types import Rollouts
+from helpers.hand_loss import HandLoss, HandRow, hand_loss
+from helpers.tiny_policy import EOS, gradients, load_policy, relative, row_distributions, save_model, small_llama
+from helpers.tiny_run import PROMPTS, Watch, fit, make_module, spread
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,9 @@ def rows_of(policy: CausalLM, rollouts: Rollouts) -> list[HandRow]:
     groups = rollouts.group_R.tolist()
     return [
         HandRow(group, prompts[prompt], tokens, [True] * len(tokens), advantage)
-        for group, prompt, tokens, advantage in zip(groups, rollouts.prompt_R.tolist(), actions, advantages, strict=True)
+        for group, prompt, tokens, advantage in zip(
+            groups, rollouts.prompt_R.tolist(), actions, advantages, strict=True
+        )
     ]
 
 
@@ -304,7 +306,11 @@ def test_two_turns_through_the_whole_loop_by_hand(tmp_path: Path, folder: str, b
         std = (sum((each - mean) ** 2 for each in own) / (len(own) - 1)) ** 0.5
         advantage = (rewards[index] - mean) / (std + 1e-6)
         prompt = rollouts.prompts[int(rollouts.prompt_R[index])].tolist()
-        rows.append(HandRow(int(rollouts.group_R[index]), prompt, rollouts.actions[index].tolist(), written[start:end], advantage))
+        rows.append(
+            HandRow(
+                int(rollouts.group_R[index]), prompt, rollouts.actions[index].tolist(), written[start:end], advantage
+            )
+        )
     reference = load_policy(folder)
     with torch.no_grad():
         for row in rows:
@@ -355,7 +361,10 @@ def test_a_recorded_run_replayed_is_the_same_run(tmp_path: Path, folder: str) ->
 
     recorded = run(tmp_path / "first", record=True)
     files = sorted(path.name for path in (tmp_path / "first" / "recorded").iterdir())
-    assert [name for name in files if name.startswith("train")] == ["train-000000-000000-0-0-0.pt", "train-000001-000000-0-0-3.pt"]
+    assert [name for name in files if name.startswith("train")] == [
+        "train-000000-000000-0-0-0.pt",
+        "train-000001-000000-0-0-3.pt",
+    ]
     assert len([name for name in files if name.startswith("held_out")]) == 7
     replayed = run(tmp_path / "second", engine=create("engine", "replay", path=str(tmp_path / "first" / "recorded")))
     for first, second in zip(recorded.weights, replayed.weights, strict=True):

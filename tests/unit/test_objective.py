@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from helpers.hand_loss import HandRow, example_rows, old_log_probs, to_collected
-from helpers.tiny_policy import move, row_distributions, tiny_policy
 
 from grpo_lightning import create
 from grpo_lightning.errors import ConfigError
@@ -20,6 +18,8 @@ from grpo_lightning.policies.causal_lm import CausalLM
 from grpo_lightning.rollout.buffer import MicroBatch
 from grpo_lightning.rollout.scoring import score
 from grpo_lightning.rollout.statistics import UpdateStatistics
+from helpers.hand_loss import HandRow, example_rows, old_log_probs, to_collected
+from helpers.tiny_policy import move, row_distributions, tiny_policy
 
 
 class Rowwise(PolicyLoss):
@@ -61,7 +61,9 @@ def kl_term(name: str = "k2", **settings: Any) -> KLTerm:
 
 
 def test_illegal_combinations_are_refused_with_the_reason() -> None:
-    with pytest.raises(ConfigError, match=r"model\.aggregation: 'token_mean' has no meaning with loss 'test_rowwise'; did you"):
+    with pytest.raises(
+        ConfigError, match=r"model\.aggregation: 'token_mean' has no meaning with loss 'test_rowwise'; did you"
+    ):
         objective(Rowwise()).check()
     objective(Rowwise(), "sequence_mean_token_mean").check()
     with pytest.raises(ConfigError, match=r"model\.loss: 'test_whole' needs a pass over the whole update"):
@@ -203,5 +205,7 @@ def test_functionals_a_loss_asks_for_have_a_gradient(policy: CausalLM, rows: lis
         total = 0.0
         for row in rows:
             lp = row_distributions(policy.causal_lm, row.prompt, row.actions, row.temperature)
-            total += sum(float((lp[step].exp() * lp[step]).sum()) for step in range(len(row.actions)) if row.written[step])
+            total += sum(
+                float((lp[step].exp() * lp[step]).sum()) for step in range(len(row.actions)) if row.written[step]
+            )
     assert loss.item() == pytest.approx(0.25 * total, rel=1e-9)

@@ -29,7 +29,9 @@ class WorkItemLoader:
     def __iter__(self) -> Iterator[WorkItem]:
         if self._yielded >= len(self.schedule):
             # Lightning would begin epoch after empty epoch and never end.
-            raise GRPOError(f"all {self.schedule.max_updates} updates of the run are done; raise trainer.max_steps to go on")
+            raise GRPOError(
+                f"all {self.schedule.max_updates} updates of the run are done; raise trainer.max_steps to go on"
+            )
         return self._items()
 
     def _items(self) -> Iterator[WorkItem]:

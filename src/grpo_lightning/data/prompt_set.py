@@ -28,7 +28,8 @@ class PromptFormat:
         """Text or chat messages, with system prompt and prefilled answer."""
         if isinstance(prompt, str) and not (self.chat or self.system_prompt):
             return prompt + (self.prefill or "")
-        messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else [dict(each) for each in prompt]
+        asked = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+        messages: list[Mapping[str, Any]] = [dict(each) for each in asked]
         if self.system_prompt and messages[0]["role"] != "system":
             messages.insert(0, {"role": "system", "content": self.system_prompt})
         if self.prefill:

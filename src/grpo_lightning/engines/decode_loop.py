@@ -111,9 +111,7 @@ def _prefill(model: Any, contexts: Ragged, context_Q: Tensor, device: torch.devi
     ids, mask = pad_left(contexts)
     ids, mask, context_Q = ids.to(device), mask.to(device), context_Q.to(device)
     positions = (mask.cumsum(1) - 1).clamp(min=0)
-    output = model(
-        input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=True, logits_to_keep=1
-    )
+    output = model(input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=True, logits_to_keep=1)
     cache = getattr(output, _cache_name(model))
     cache.reorder_cache(context_Q)
     return _DecodeState(cache, mask[context_Q], positions[context_Q, -1] + 1, output.logits[:, -1])

@@ -56,6 +56,7 @@ def _run(policy: Policy, request: GenerationRequest, ids: Tensor, mask: Tensor, 
         pad_token_id=min(request.stop_ids, default=0),
         return_dict_in_generate=True,
         output_scores=True,
+        stop_strings=list(request.stop_strings) or None,
         **request.sampler.generate_arguments(),
     )
     with _own_defaults_aside(model):
@@ -63,7 +64,6 @@ def _run(policy: Policy, request: GenerationRequest, ids: Tensor, mask: Tensor, 
             input_ids=ids.to(device),
             attention_mask=mask.to(device),
             generation_config=config,
-            stop_strings=list(request.stop_strings) or None,
             tokenizer=policy.tokenizer if request.stop_strings else None,  # type: ignore[attr-defined]
         )
 

@@ -59,7 +59,10 @@ class Replay(Engine):
         )
 
     def _find(
-        self, rows: Mapping[tuple[str, tuple[int, ...]], Mapping[int, dict[str, Any]]], request: GenerationRequest, row: int
+        self,
+        rows: Mapping[tuple[str, tuple[int, ...]], Mapping[int, dict[str, Any]]],
+        request: GenerationRequest,
+        row: int,
     ) -> dict[str, Any]:
         """What was recorded of a row: after as many updates where there are several, else whenever it was."""
         found = rows.get((request.stream, request.key(row)), {})
@@ -71,4 +74,6 @@ class Replay(Engine):
         if found:
             raise GRPOError(f"{what} = {request.key(row)} after {request.version} updates, but some after {sorted(found)}: "
                             "validate as often as the recorded run")  # fmt: skip
-        raise GRPOError(f"{what} = {request.key(row)}: group_size, prompts_per_rollout or the data differ from the recorded run")
+        raise GRPOError(
+            f"{what} = {request.key(row)}: group_size, prompts_per_rollout or the data differ from the recorded run"
+        )

@@ -11,7 +11,7 @@ from torch.utils.checkpoint import checkpoint
 from grpo_lightning.types import Ragged
 
 FUNCTIONALS = frozenset({"entropy", "sum_of_squares", "exact_kl"})
-"""Functionals beside ``log_prob``: ``entropy`` (nats), ``sum_of_squares`` (of probabilities), ``exact_kl`` (to the reference)."""
+"""Functionals beside ``log_prob``: ``entropy`` in nats, ``sum_of_squares`` of probabilities, ``exact_kl`` to the reference."""
 
 
 def restrict(logits_SV: Tensor, support: Ragged | None) -> Tensor:
@@ -116,7 +116,9 @@ def chunked_functionals(
     for start in range(0, max(steps, 1), chunk):
         end = min(start + chunk, steps)
         if torch.is_grad_enabled() and steps > chunk:
-            parts.append(checkpoint(one, hidden_SH[start:end], start, end, use_reentrant=False, preserve_rng_state=False))
+            parts.append(
+                checkpoint(one, hidden_SH[start:end], start, end, use_reentrant=False, preserve_rng_state=False)
+            )
         else:
             parts.append(one(hidden_SH[start:end], start, end))
     return {name: torch.cat([part[i] for part in parts]) for i, name in enumerate(order)}

@@ -214,7 +214,9 @@ class CausalLM(Policy):
         model = self.causal_lm
         if not _head_is_apart(model, ids):
             self._head_is_apart = False
-            log.warning("%s changes its logits after the head: logits of a micro-batch are held at once", self.address.text)
+            log.warning(
+                "%s changes its logits after the head: logits of a micro-batch are held at once", self.address.text
+            )
         if self.layout == "packed":
             plain = model(input_ids=ids, use_cache=False).logits
             positions = torch.arange(width, device=self.device).repeat(2)[None]

@@ -140,7 +140,7 @@ def export(policy: CausalLM, folder: Path) -> None:
 
 def _generation_config(policy: CausalLM) -> Any:
     config = copy.deepcopy(policy.generation_config)
-    config.eos_token_id = sorted(policy.stop_ids)
+    config.eos_token_id = sorted(policy.stop_ids) or None
     config.pad_token_id = policy.tokenizer.pad_token_id
     if not config.do_sample:  # settings of sampling are then ignored by generate, and refused when saved
         for name in _SAMPLING:

@@ -35,7 +35,7 @@ class LoRA:
 
         config = LoraConfig(
             r=self.rank,
-            lora_alpha=self.alpha,  # type: ignore[arg-type]
+            lora_alpha=self.alpha,
             target_modules=self.targets,
             lora_dropout=0.0,
             task_type="CAUSAL_LM",

@@ -42,7 +42,7 @@ class TextCodec:
             raise DataError(where, prompt.messages, "is empty", "give it at least one token")
         return ids
 
-    def _render(self, messages: list[Mapping[str, Any]], where: str) -> str:
+    def _render(self, messages: Sequence[Mapping[str, Any]], where: str) -> str:
         if not self.tokenizer.chat_template:
             raise ConfigError(where, messages[-1], "is a chat message and the tokenizer has no chat template",
                               "use plain text prompts or a chat model")  # fmt: skip
@@ -56,7 +56,9 @@ class TextCodec:
                 **self.template,
             )
         except Exception as error:  # templates are programs of their own and raise what they like
-            raise DataError(where, messages, f"is refused by the chat template ({error})", "mend the messages") from None
+            raise DataError(
+                where, messages, f"is refused by the chat template ({error})", "mend the messages"
+            ) from None
         return str(text)
 
     def _ids(self, text: str, *, special: bool) -> list[int]:
@@ -64,8 +66,9 @@ class TextCodec:
         return ids
 
     def encode_target(self, text: str) -> list[int]:
-        """Ids of a whole answer and the end of the turn."""
-        return [*self._ids(text, special=False), self.tokenizer.eos_token_id]
+        """Ids of a whole answer and the end of the turn; a model without any stop id has no end to write."""
+        end = [self.tokenizer.eos_token_id] if self.tokenizer.eos_token_id is not None else sorted(self.stop_ids)[:1]
+        return [*self._ids(text, special=False), *end]
 
     def encode_observation(self, text: str, previous: Sequence[int], *, chat: bool) -> list[int]:
         """Ids that show an observation and open the next turn.

@@ -124,7 +124,11 @@ class Collector:
             if selection.prompts == "fresh":
                 for ordinal, prompt in zip(again, self._draw(len(again)), strict=True):
                     prompts[ordinal] = prompt
-            todo, attempt, redrawn = [ordinal for ordinal in again if ordinal in mine], attempt + 1, redrawn + len(again)
+            todo, attempt, redrawn = (
+                [ordinal for ordinal in again if ordinal in mine],
+                attempt + 1,
+                redrawn + len(again),
+            )
         return replace(
             collected,
             keep_R=selection.keep_R & collected.gathered.table.valid_R,
@@ -163,9 +167,7 @@ class Collector:
         world.raise_together(error)
         return parts
 
-    def _table(
-        self, rollouts: Rollouts, episodes: list[Episode], version: int, failures: Counter[str]
-    ) -> RolloutTable:
+    def _table(self, rollouts: Rollouts, episodes: list[Episode], version: int, failures: Counter[str]) -> RolloutTable:
         scores = score_entries(self.judging.entries, episodes, update=version, stage=self.settings.stream)
         failures.update(scores.failures)
         composed = compose(self.judging.entries, scores)

@@ -94,9 +94,7 @@ def play(
     return rollouts, [row.episode for row in rows]
 
 
-def _write_turn(
-    settings: PlaySettings, groups: Sequence[Group], live: Sequence[_Row], turn: int, version: int
-) -> None:
+def _write_turn(settings: PlaySettings, groups: Sequence[Group], live: Sequence[_Row], turn: int, version: int) -> None:
     policy = settings.policy
     if turn == 0:
         contexts = [group.tokens for group in groups]
@@ -125,7 +123,11 @@ def _write_turn(
 
 
 def _append(policy: Policy, live: Sequence[_Row], completions: Completions, turn: int, version: int) -> None:
-    tokens, log_probs, finish = completions.tokens.tolist(), completions.log_probs.tolist(), completions.finish_Q.tolist()
+    tokens, log_probs, finish = (
+        completions.tokens.tolist(),
+        completions.log_probs.tolist(),
+        completions.finish_Q.tolist(),
+    )
     offsets, supports = completions.tokens.offsets.tolist(), _supports(completions)
     for index, row in enumerate(live):
         count = len(tokens[index])

@@ -40,7 +40,9 @@ class Committed:
         """The inverse of :meth:`state_dict`, for this rank."""
         buffer = state["buffers"][world.rank()] if len(state["buffers"]) == world.world_size() else None
         return cls(
-            dict(state["components"]), None if buffer is None else Buffer.from_state_dict(buffer), dict(state["reference"])
+            dict(state["components"]),
+            None if buffer is None else Buffer.from_state_dict(buffer),
+            dict(state["reference"]),
         )
 
 

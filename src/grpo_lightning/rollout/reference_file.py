@@ -30,7 +30,8 @@ def read_reference(paths: list[Path], digest: str) -> dict[str, Tensor]:
     """
     for path in paths:
         if path.is_file() and file_hash(path) == digest:
-            return load_file(path)
+            tensors: dict[str, Tensor] = load_file(path)
+            return tensors
     places = ", ".join(str(path) for path in dict.fromkeys(paths))
     raise GRPOError(f"the reference policy of the checkpoint (sha256 {digest[:12]}...) is in none of: {places}")
 

@@ -7,6 +7,8 @@ from torch import Tensor
 
 from grpo_lightning.rollout import world
 
+_NEGATED = "negated:"
+
 
 class UpdateStatistics:
     """Totals, means and extremes of an update's steps. All stay on the device, unread, until :meth:`reduce`."""
@@ -34,6 +36,10 @@ class UpdateStatistics:
         value = values_S.detach().double().max()
         self._largest[name] = torch.maximum(self._largest[name], value) if name in self._largest else value
 
+    def smallest(self, name: str, values_S: Tensor) -> None:
+        """Steps whose smallest value is reported as ``name``."""
+        self.largest(_NEGATED + name, -values_S)
+
     def reduce(self) -> dict[str, float]:
         """Reduce over ranks in one gathering of numbers.
 
@@ -54,6 +60,8 @@ class UpdateStatistics:
                 result[name] = result.get(name, 0.0) + value / steps
             for name, value in largest.items():
                 result[name] = max(result.get(name, value), value)
+        for name in [name for name in result if name.startswith(_NEGATED)]:
+            result[name.removeprefix(_NEGATED)] = -result.pop(name)
         result["perf/rows_run"] = float(sum(each[3] for each in ranks))
         result["perf/steps_run"] = float(steps)
         result["perf/micro_batches"] = float(max(each[5] for each in ranks))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from helpers.tiny_policy import EOS, row_distributions, text_prompt, tiny_policy
 
 from grpo_lightning.auxiliary.supervised import Supervised
 from grpo_lightning.errors import DataError
 from grpo_lightning.policies.causal_lm import CausalLM
+from helpers.tiny_policy import EOS, row_distributions, text_prompt, tiny_policy
 
 
 @pytest.fixture(scope="module")

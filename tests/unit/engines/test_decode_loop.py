@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from helpers.generation import CONTEXTS, as_rollouts, equal, make_request, pick, supports_of
-from helpers.tiny_policy import EOS, on_support, row_distributions, tiny_policy
 from scipy.stats import chisquare
 
 from grpo_lightning.engines.decode_loop import DecodeLoop, pad_left
@@ -20,6 +18,8 @@ from grpo_lightning.samplers.temperature import Temperature
 from grpo_lightning.samplers.top_k import TopK
 from grpo_lightning.samplers.top_p import TopP
 from grpo_lightning.types import FinishReason, Ragged
+from helpers.generation import CONTEXTS, as_rollouts, equal, make_request, pick, supports_of
+from helpers.tiny_policy import EOS, on_support, row_distributions, tiny_policy
 
 SAMPLERS = [Temperature(), Temperature(temperature=0.7), TopK(k=5, temperature=1.3), TopP(p=0.8), MinP(min_p=0.2)]
 STOPS = [EOS, *range(60, 70)]
@@ -79,7 +79,9 @@ def test_supports_are_those_of_the_sampler(policy: CausalLM, sampler: Sampler) -
     supports, position = supports_of(completions), 0
     with torch.no_grad():
         for row, tokens in enumerate(completions.tokens.tolist()):
-            alone = row_distributions(policy.causal_lm, CONTEXTS[int(request.context_Q[row])], tokens, sampler.temperature)
+            alone = row_distributions(
+                policy.causal_lm, CONTEXTS[int(request.context_Q[row])], tokens, sampler.temperature
+            )
             keep = sampler.support(alone)
             for step in range(len(tokens)):
                 wanted = [] if keep is None else keep[step].nonzero().squeeze(1).tolist()

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers.generation import CONTEXTS, as_rollouts, equal, make_request, supports_of
-from helpers.tiny_policy import EOS, load_policy, row_distributions, save_model, tiny_policy
 from scipy.stats import chisquare
 from transformers import GPT2Config
 
@@ -21,6 +19,8 @@ from grpo_lightning.samplers.temperature import Temperature
 from grpo_lightning.samplers.top_k import TopK
 from grpo_lightning.samplers.top_p import TopP
 from grpo_lightning.types import FinishReason
+from helpers.generation import CONTEXTS, as_rollouts, equal, make_request, supports_of
+from helpers.tiny_policy import EOS, load_policy, row_distributions, save_model, tiny_policy
 
 SAMPLERS = [
     Temperature(), Temperature(temperature=0.7), TopK(k=5, temperature=1.3), TopP(p=0.8), MinP(min_p=0.2), Greedy()
@@ -43,7 +43,9 @@ def check(policy: CausalLM, sampler: Sampler) -> None:
     supports, position = supports_of(completions), 0
     with torch.no_grad():
         for row, tokens in enumerate(completions.tokens.tolist()):
-            alone = row_distributions(policy.causal_lm, CONTEXTS[int(request.context_Q[row])], tokens, sampler.temperature)
+            alone = row_distributions(
+                policy.causal_lm, CONTEXTS[int(request.context_Q[row])], tokens, sampler.temperature
+            )
             keep = sampler.support(alone)
             for step in range(len(tokens)):
                 assert supports[position] == ([] if keep is None else keep[step].nonzero().squeeze(1).tolist())
@@ -100,7 +102,9 @@ def test_rows_without_stop_ids(policy: CausalLM) -> None:
 
 def test_rows_near_the_end_of_the_context_do_not_run_over_it(tmp_path: Path) -> None:
     """A model with absolute positions has none beyond its context."""
-    config = GPT2Config(vocab_size=99, n_embd=32, n_layer=2, n_head=2, n_positions=16, eos_token_id=1, bos_token_id=None)
+    config = GPT2Config(
+        vocab_size=99, n_embd=32, n_layer=2, n_head=2, n_positions=16, eos_token_id=1, bos_token_id=None
+    )
     policy = load_policy(save_model(tmp_path, config), dtype="float32")
     contexts = [[10, 11], list(range(10, 23))]
     request = make_request(Greedy(), contexts=contexts, members=1, limits=[9, 3], stop_ids=[])

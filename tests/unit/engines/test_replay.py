@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers.generation import equal, make_request, pick
-from helpers.tiny_policy import EOS, tiny_policy
 
 from grpo_lightning.engines.base import Completions
 from grpo_lightning.engines.decode_loop import DecodeLoop
@@ -19,6 +17,8 @@ from grpo_lightning.policies.causal_lm import CausalLM
 from grpo_lightning.samplers.temperature import Temperature
 from grpo_lightning.samplers.top_k import TopK
 from grpo_lightning.samplers.top_p import TopP
+from helpers.generation import equal, make_request, pick
+from helpers.tiny_policy import EOS, tiny_policy
 
 STOPS = [EOS, *range(60, 70)]
 

@@ -10,7 +10,17 @@ import pytest
 from grpo_lightning.engines.stopping import cut_at_stop, finish_of
 from grpo_lightning.types import FinishReason
 
-PIECES = {3: b"</", 4: b"answer", 5: b">", 6: b"x</answer>y", 7: b"abc", 8: b"\xe2", 9: b"\x82", 10: b"\xac", 11: b"STOP"}
+PIECES = {
+    3: b"</",
+    4: b"answer",
+    5: b">",
+    6: b"x</answer>y",
+    7: b"abc",
+    8: b"\xe2",
+    9: b"\x82",
+    10: b"\xac",
+    11: b"STOP",
+}
 STOP_ID = 1
 
 
@@ -45,7 +55,14 @@ def test_limit() -> None:
 
 @pytest.mark.parametrize(
     ("tokens", "string"),
-    [([3, 4, 5], "</answer>"), ([7, 3, 4, 5], "</answer>"), ([6], "</answer>"), ([7, 6], "</answer>"), ([7], "b"), ([7, 7], "ca")],
+    [
+        ([3, 4, 5], "</answer>"),
+        ([7, 3, 4, 5], "</answer>"),
+        ([6], "</answer>"),
+        ([7, 6], "</answer>"),
+        ([7], "b"),
+        ([7, 7], "ca"),
+    ],
 )
 def test_a_string_that_spans_tokens_or_lies_inside_one(tokens: list[int], string: str) -> None:
     assert finish(tokens, string) is FinishReason.STOP

@@ -33,7 +33,10 @@ def nothing_loads(monkeypatch: pytest.MonkeyPatch) -> None:
         ("model.gguf", "does not exist"),
         ("some/folder/deep", "does not exist"),
         ("s3://bucket/model", "does not exist"),
-        ("package://no_such_package/model.gguf", "names package 'no_such_package', which is not installed; pip install"),
+        (
+            "package://no_such_package/model.gguf",
+            "names package 'no_such_package', which is not installed; pip install",
+        ),
         ("package://not-a-name/model.gguf", "which is not installed"),
         ("package://", "names package '', which is not installed"),
         ("package://peft/no_such_file.gguf", "is not in that package"),

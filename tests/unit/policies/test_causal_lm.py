@@ -8,10 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from helpers.chat import CHAT_VOCABULARY, END, chat_tokenizer
-from helpers.generation import as_rollouts, make_request
-from helpers.hand_loss import HandRow, example_rows, to_collected
-from helpers.tiny_policy import load_policy, move, on_support, row_distributions, save_model, small_llama, tiny_policy
 from torch import Tensor, nn
 
 from grpo_lightning.engines.decode_loop import DecodeLoop
@@ -21,6 +17,10 @@ from grpo_lightning.policies.lora import LoRA
 from grpo_lightning.samplers.greedy import Greedy
 from grpo_lightning.samplers.top_p import TopP
 from grpo_lightning.types import Ragged, Rollouts
+from helpers.chat import CHAT_VOCABULARY, END, chat_tokenizer
+from helpers.generation import as_rollouts, make_request
+from helpers.hand_loss import HandRow, example_rows, to_collected
+from helpers.tiny_policy import move, on_support, row_distributions, save_model, small_llama, tiny_policy
 
 
 @pytest.fixture(scope="module")
@@ -212,7 +212,11 @@ def test_context_length_of_other_names(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
-    [({"head_chunk": 0}, "head_chunk: 0"), ({"layout": "nested"}, "layout: 'nested'"), ({"dtype": "int8"}, "dtype: 'int8'")],
+    [
+        ({"head_chunk": 0}, "head_chunk: 0"),
+        ({"layout": "nested"}, "layout: 'nested'"),
+        ({"dtype": "int8"}, "dtype: 'int8'"),
+    ],
 )
 def test_settings_are_checked(arguments: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from helpers.families import FAMILIES, family_config
 from torch import nn
 from transformers import AutoModelForCausalLM, Gemma3Config
 
 from grpo_lightning.policies.dropout import disable_in_config, disable_in_modules
+from helpers.families import FAMILIES, family_config
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 import torch
-from helpers.families import APART_ONLY, BENT_HEADS, FAMILIES, family_config
-from helpers.generation import as_rollouts, make_request
-from helpers.hand_loss import HandRow, example_rows, to_collected
-from helpers.tiny_policy import load_policy, row_distributions, save_model
 from torch import Tensor
 
 from grpo_lightning.engines.decode_loop import DecodeLoop
 from grpo_lightning.policies.causal_lm import CausalLM
 from grpo_lightning.samplers.temperature import Temperature
 from grpo_lightning.samplers.top_p import TopP
+from helpers.families import APART_ONLY, BENT_HEADS, FAMILIES, family_config
+from helpers.generation import as_rollouts, make_request
+from helpers.hand_loss import HandRow, example_rows, to_collected
+from helpers.tiny_policy import load_policy, row_distributions, save_model
 
 ALL = [*FAMILIES, *BENT_HEADS, *APART_ONLY]
 UNPADDED_IN_FLOAT64 = ("gemma2", "bloom")

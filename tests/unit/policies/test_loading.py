@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 import torch
-from helpers.chat import CHAT_VOCABULARY, chat_tokenizer
-from helpers.tiny_policy import load_policy, move, save_model, small_llama, tiny_policy
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 from grpo_lightning.errors import ConfigError
 from grpo_lightning.policies.causal_lm import CausalLM
+from grpo_lightning.policies.embedded import character_tokenizer
 from grpo_lightning.policies.lora import LoRA
+from helpers.chat import CHAT_VOCABULARY, chat_tokenizer
+from helpers.tiny_policy import load_policy, move, save_model, small_llama, tiny_policy
 
 IDS = torch.arange(3, 43).reshape(2, 20)
 
@@ -47,7 +48,9 @@ def test_export_loads_with_plain_transformers(tmp_path: Path, lora: LoRA | None)
             assert float((found - wanted).abs().max()) < 1e-5 * float(wanted.abs().max())
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "export" / "deep")
     messages = [{"role": "user", "content": "2 + 3 ="}]
-    rendered = [each.apply_chat_template(messages, add_generation_prompt=True) for each in (tokenizer, policy.tokenizer)]
+    rendered = [
+        each.apply_chat_template(messages, add_generation_prompt=True) for each in (tokenizer, policy.tokenizer)
+    ]
     assert list(rendered[0]["input_ids"]) == list(rendered[1]["input_ids"])
     generation = GenerationConfig.from_pretrained(tmp_path / "export" / "deep")
     assert generation.eos_token_id == [1, 7, 100]
@@ -64,6 +67,15 @@ def test_export_is_an_address_again(tmp_path: Path) -> None:
     assert again.context_length == policy.context_length == 256
     assert again.tokenizer.encode("7 + 8") == policy.tokenizer.encode("7 + 8")
     assert again.causal_lm.get_output_embeddings().weight is again.causal_lm.get_input_embeddings().weight
+
+
+def test_export_of_a_model_that_never_ends(tmp_path: Path) -> None:
+    tokenizer = character_tokenizer()
+    tokenizer.eos_token = None
+    policy = load_policy(save_model(tmp_path / "model", small_llama(eos_token_id=None), tokenizer=tokenizer))
+    assert policy.stop_ids == frozenset()
+    policy.export(tmp_path / "export")
+    assert GenerationConfig.from_pretrained(tmp_path / "export").eos_token_id is None
 
 
 def test_export_writes_nothing_of_how_it_was_loaded(tmp_path: Path) -> None:

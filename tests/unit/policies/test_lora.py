@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers.families import family_config
-from helpers.hand_loss import example_rows, to_collected
-from helpers.tiny_policy import load_policy, move, row_distributions, save_model, small_llama, tiny_policy
 from torch import Tensor
 
 from grpo_lightning.errors import ConfigError
 from grpo_lightning.policies.causal_lm import CausalLM
 from grpo_lightning.policies.lora import LoRA, merge_and_reset
+from helpers.families import family_config
+from helpers.hand_loss import example_rows, to_collected
+from helpers.tiny_policy import load_policy, move, row_distributions, save_model, small_llama, tiny_policy
 
 
 def adapted() -> CausalLM:

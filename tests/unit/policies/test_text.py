@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from helpers.chat import END, START, chat_tokenizer
-from helpers.tiny_policy import text_prompt
 
 from grpo_lightning.errors import ConfigError, DataError
 from grpo_lightning.policies.embedded import character_tokenizer
 from grpo_lightning.policies.text import TextCodec
+from helpers.chat import END, START, chat_tokenizer
+from helpers.tiny_policy import text_prompt
 
 EOS = 1
 
@@ -66,7 +66,9 @@ def test_chat_without_a_template_is_named() -> None:
 
 def test_a_template_that_refuses_is_named() -> None:
     template = "{{ raise_exception('roles must alternate') }}"
-    with pytest.raises(DataError, match=r"train\[3\]\.prompt: .* refused by the chat template \(roles must alternate\)"):
+    with pytest.raises(
+        DataError, match=r"train\[3\]\.prompt: .* refused by the chat template \(roles must alternate\)"
+    ):
         codec(template=template).encode(text_prompt([message("user", "2+3")], 3))
 
 
@@ -74,6 +76,13 @@ def test_a_target_ends_the_turn() -> None:
     made = codec()
     assert made.encode_target("42")[-1] == END
     assert shown(made, made.encode_target("42")) == "42<|end|>"
+
+
+def test_the_end_of_a_target_without_an_end_of_sequence() -> None:
+    tokenizer = character_tokenizer()
+    tokenizer.eos_token = None
+    assert TextCodec(tokenizer, {}, frozenset({9, 7})).encode_target("4") == [*tokenizer.encode("4"), 7]
+    assert TextCodec(tokenizer, {}, frozenset()).encode_target("4") == tokenizer.encode("4")
 
 
 def test_observation_as_plain_text() -> None:

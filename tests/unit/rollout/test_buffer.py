@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from helpers.hand_loss import HandRow, to_collected
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +17,7 @@ from grpo_lightning.aggregations.token_mean import TokenMean
 from grpo_lightning.rollout.buffer import Buffer, BufferSettings, fill, fit, run_mask
 from grpo_lightning.rollout.collector import Collected
 from grpo_lightning.rollout.table import GatheredTable
+from helpers.hand_loss import HandRow, to_collected
 
 
 def row(group: int, length: int, advantage: float = 1.0, *, prompt: int = 2, **changed: Any) -> HandRow:
@@ -77,7 +77,9 @@ def test_step_advantages_go_to_their_steps() -> None:
     collected.advantages_S = torch.tensor([0.5, -0.5, 1.0, 2.0, 3.0], dtype=torch.float64)
     micro = fill(collected, settings_of(), rollout=0).micro_batch(0, 0)
     assert micro is not None
-    by_row = dict(zip(micro.rollouts.member_R.tolist(), micro.advantages_S.split(micro.rollouts.lengths_R.tolist()), strict=True))
+    by_row = dict(
+        zip(micro.rollouts.member_R.tolist(), micro.advantages_S.split(micro.rollouts.lengths_R.tolist()), strict=True)
+    )
     assert by_row[0].tolist() == [0.5, -0.5]
     assert by_row[1].tolist() == [1.0, 2.0, 3.0]
 
@@ -141,13 +143,20 @@ def test_ranks_have_the_weights_of_the_whole_update(aggregation: Aggregation) ->
         weights = torch.cat([rank.plans[update].weights_R for rank in ranks])
         assert torch.equal(weights, whole.plans[update].weights_R)
         starts = (0, 5, 7)
-        run = [start + i for rank, start in zip(ranks, starts, strict=True) for batch in batches(rank, update) for i in batch]
+        run = [
+            start + i
+            for rank, start in zip(ranks, starts, strict=True)
+            for batch in batches(rank, update)
+            for i in batch
+        ]
         assert sorted(run) == sorted(i for batch in batches(whole, update) for i in batch)
 
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 6), st.sampled_from([0.0, 1.0, -2.0])), min_size=1, max_size=12),
+    st.lists(
+        st.tuples(st.integers(0, 3), st.integers(0, 6), st.sampled_from([0.0, 1.0, -2.0])), min_size=1, max_size=12
+    ),
     st.integers(1, 40),
     st.booleans(),
     st.integers(1, 3),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from helpers.tiny_policy import text_prompt, tiny_policy
 
 from grpo_lightning.engines.decode_loop import DecodeLoop
 from grpo_lightning.environments.single_turn import SingleTurn
@@ -15,6 +14,7 @@ from grpo_lightning.rewards.function import FunctionReward
 from grpo_lightning.rollout.evaluate import EvaluatedRow, evaluate
 from grpo_lightning.rollout.play import Group, PlaySettings
 from grpo_lightning.samplers.temperature import Temperature
+from helpers.tiny_policy import text_prompt, tiny_policy
 
 
 @pytest.fixture(scope="module")

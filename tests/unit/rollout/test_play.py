@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from helpers.chat import CHAT_VOCABULARY, END, START, chat_tokenizer
-from helpers.tiny_policy import EOS, load_policy, row_distributions, save_model, small_llama, text_prompt, tiny_policy
 
 from grpo_lightning.engines.base import Completions, Engine, GenerationRequest
 from grpo_lightning.engines.decode_loop import DecodeLoop
@@ -25,6 +23,8 @@ from grpo_lightning.rollout.play import Group, PlaySettings, play
 from grpo_lightning.samplers.temperature import Temperature
 from grpo_lightning.samplers.top_k import TopK
 from grpo_lightning.types import Episode, FinishReason, Prompt, Rollouts
+from helpers.chat import CHAT_VOCABULARY, END, START, chat_tokenizer
+from helpers.tiny_policy import EOS, load_policy, row_distributions, save_model, small_llama, text_prompt, tiny_policy
 
 
 class Written(Engine):
@@ -171,7 +171,11 @@ def test_two_turns_are_tokens_in_and_tokens_out(policy: CausalLM) -> None:
 def test_rows_end_at_different_turns(policy: CausalLM) -> None:
     environment = Scripted(column="replies", turns=3)
     engine = Written([[([10, EOS], STOP)] * 3, [([11, EOS], STOP)] * 2, [([12, EOS], STOP)]])
-    prompts = [text_prompt("a", 0, replies=None), text_prompt("bb", 1, replies=["x"]), text_prompt("c", 2, replies=["y", "z"])]
+    prompts = [
+        text_prompt("a", 0, replies=None),
+        text_prompt("bb", 1, replies=["x"]),
+        text_prompt("c", 2, replies=["y", "z"]),
+    ]
     settings = settings_of(policy, environment=environment, engine=engine, members=1)
     rollouts, episodes = play(settings, groups_of(policy, prompts), rollout=0, attempt=0, version=0)
     assert [len(episode.turns) for episode in episodes] == [1, 2, 3]
@@ -307,7 +311,9 @@ def test_environments_see_every_live_episode_and_reward_turns(policy: CausalLM) 
     engine = Written([[([20, EOS], STOP)] * 4, [([22, EOS], STOP)] * 2])
     environment = Scoring()
     settings = settings_of(policy, environment=environment, engine=engine, members=2)
-    _, episodes = play(settings, groups_of(policy, [text_prompt("a"), text_prompt("b")]), rollout=0, attempt=0, version=0)
+    _, episodes = play(
+        settings, groups_of(policy, [text_prompt("a"), text_prompt("b")]), rollout=0, attempt=0, version=0
+    )
     all_rows = [(group, member) for group in (0, 1) for member in (0, 1)]
     assert environment.asked == [
         [(*row, 0) for row in all_rows], [(*row, 1) for row in all_rows], [(0, 1, 2), (1, 1, 2)]
@@ -322,7 +328,11 @@ def test_the_engines_version_of_the_weights_is_kept(policy: CausalLM) -> None:
 
     engine = Stale([[([20, EOS], STOP)]])
     played, _ = play(
-        settings_of(policy, engine=engine, members=1), groups_of(policy, [text_prompt("a")]), rollout=0, attempt=0, version=8
+        settings_of(policy, engine=engine, members=1),
+        groups_of(policy, [text_prompt("a")]),
+        rollout=0,
+        attempt=0,
+        version=8,
     )
     assert played.version_R.tolist() == [5]
 

@@ -6,18 +6,20 @@ from collections import Counter
 from dataclasses import replace
 
 import torch
-from helpers.hand_loss import HandRow, to_collected
-from helpers.tiny_policy import text_prompt
 
 from grpo_lightning.rollout.collector import Collected
 from grpo_lightning.rollout.samples import prompt_text, rollout_report
 from grpo_lightning.types import Episode, FinishReason, Turn
+from helpers.hand_loss import HandRow, to_collected
+from helpers.tiny_policy import text_prompt
 
 NAN = float("nan")
 
 
 def collected() -> Collected:
-    rows = [HandRow(group, [3] * (1 + group), [5, 6], [True, True], 0.5, mu=[-1.0, -2.0]) for group in (0, 0, 1, 1, 2, 2)]
+    rows = [
+        HandRow(group, [3] * (1 + group), [5, 6], [True, True], 0.5, mu=[-1.0, -2.0]) for group in (0, 0, 1, 1, 2, 2)
+    ]
     made = to_collected(rows)
     made.episodes = [
         Episode(text_prompt("ab", group), group, member, [Turn([5, 6], "xy", FinishReason.STOP, "no"), Turn([5], "z", FinishReason.LENGTH)],

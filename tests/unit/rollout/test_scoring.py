@@ -6,12 +6,12 @@ import copy
 
 import pytest
 import torch
-from helpers.hand_loss import HandRow, example_rows, to_collected
-from helpers.tiny_policy import move, row_distributions, tiny_policy
 
 from grpo_lightning.functional.packing import pack
 from grpo_lightning.policies.causal_lm import CausalLM
 from grpo_lightning.rollout.scoring import row_costs, score, score_parts
+from helpers.hand_loss import HandRow, example_rows, to_collected
+from helpers.tiny_policy import move, row_distributions, tiny_policy
 
 
 @pytest.fixture(scope="module")

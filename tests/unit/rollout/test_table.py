@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from helpers.hand_loss import HandRow, to_collected
-from helpers.tables import reward_table
-from helpers.tiny_policy import text_prompt
 
 from grpo_lightning.rollout import world
 from grpo_lightning.rollout.table import gather_table, local_table
 from grpo_lightning.types import Episode, FinishReason, Turn
+from helpers.hand_loss import HandRow, to_collected
+from helpers.tables import reward_table
+from helpers.tiny_policy import text_prompt
 
 
 def test_local_table() -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from helpers.tiny_policy import text_prompt
 
 from grpo_lightning.auxiliary.supervised import Supervised
 from grpo_lightning.policies.causal_lm import CausalLM
 from grpo_lightning.rollout import world
 from grpo_lightning.rollout.warmup import warmup_batch, warmup_indices
 from grpo_lightning.types import Prompt
+from helpers.tiny_policy import text_prompt
 
 
 @pytest.fixture(scope="module")

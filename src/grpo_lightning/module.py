@@ -141,7 +141,7 @@ class GRPOModule(LightningModule):
             if data.validate_every and data.validation:
                 self.trainer.val_check_interval = data.validate_every * self.schedule.micro_batches
                 self.trainer.check_val_every_n_epoch = None
-        check_evaluation(self, data, "validation" if stage in ("fit", "validate") else "test")
+        check_evaluation(self, data, stage)
 
     @override
     def configure_model(self) -> None:

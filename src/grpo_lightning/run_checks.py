@@ -79,13 +79,15 @@ def check_fit(module: GRPOModule, data: GRPODataModule, trainer: Trainer) -> Non
                             "columns: " + ", ".join(prompts.source.columns))  # fmt: skip
 
 
-def check_evaluation(module: GRPOModule, data: GRPODataModule, kind: str) -> None:
+def check_evaluation(module: GRPOModule, data: GRPODataModule, stage: str) -> None:
     """Check that the evaluation sets have the columns that the rewards ask for.
 
     Raises:
         ConfigError: Naming the set and the column.
     """
+    kind = "validation" if stage in ("fit", "validate") else "test"
     sets = data.validation if kind == "validation" else data.test
+    require(bool(sets) or stage == "fit", f"data.{kind}", None, "is missing", "name a data set to evaluate on")
     for name in sets:
         if name in data.evaluation_sets:
             check_columns(module.rewards, data.evaluation_sets[name].source.columns, "model.rewards")

@@ -89,16 +89,23 @@ def make_module(policy: CausalLM, **settings: Any) -> GRPOModule:
 
 
 def fit(
-    folder: Path, module: GRPOModule, *, max_steps: int = 1, data: GRPODataModule | None = None, **trainer: Any
+    folder: Path,
+    module: GRPOModule,
+    *,
+    max_steps: int = 1,
+    data: GRPODataModule | None = None,
+    ranks: int = 1,
+    **trainer: Any,
 ) -> Watch:
-    """Train and watch."""
+    """Train and watch. Each of several ``ranks`` is a process that was started by someone else."""
     watch = Watch()
     if data is None:
         rows = [{"prompt": prompt, "answer": str(index)} for index, prompt in enumerate(PROMPTS)]
         data = GRPODataModule(train=Records(rows=rows), curriculum=create("curriculum", "sequential"))
     Trainer(
         accelerator="cpu",
-        devices=1,
+        devices=ranks,
+        strategy="ddp" if ranks > 1 else "auto",
         max_steps=max_steps,
         default_root_dir=folder,
         logger=False,

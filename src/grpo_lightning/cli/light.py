@@ -1,4 +1,4 @@
-"""Commands that need no Trainer: ``plugins``, and those that plugins add."""
+"""Commands that need no Trainer: ``plugins``, ``export``, and those that plugins add."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NoReturn
 
 from typing_extensions import override
 
-from grpo_lightning.cli import plugins_command
+from grpo_lightning.cli import export, plugins_command
 from grpo_lightning.errors import ConfigError
 from grpo_lightning.registry import Registry, registry
 
@@ -28,7 +28,10 @@ class _OneLineParser(ArgumentParser):
 
 def commands(known: Registry) -> dict[str, Command]:
     """Every light command by name; a plugin's command that has a taken name is a fault of that plugin."""
-    found: dict[str, Command] = {"plugins": (plugins_command.add_arguments, plugins_command.run)}
+    found: dict[str, Command] = {
+        "plugins": (plugins_command.add_arguments, plugins_command.run),
+        "export": (export.add_arguments, export.run),
+    }
     for plugin, added in known.source.call_each("grpo_register_commands"):
         for name, command in dict(added or {}).items():
             if name in found or name in ("fit", "validate", "test", "predict", "help"):

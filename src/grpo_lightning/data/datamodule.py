@@ -102,7 +102,10 @@ class GRPODataModule(LightningDataModule):
     @override
     def setup(self, stage: str) -> None:
         policy = self.module.policy
-        policy.prepare()
+        try:
+            policy.prepare()
+        except ConfigError as error:
+            raise error.under("model.policy") from None
         if stage == "fit" and not self.train_sets:
             require(bool(self.sources), "data.train", None, "is missing", "say where prompts come from")
             single = list(self.sources) == ["train"]

@@ -1,0 +1,41 @@
+"""One rank of a run on the tiny model: ``python rank.py MODEL_FOLDER RUN_FOLDER RANKS FULL_OR_LORA``.
+
+Started once for each rank, with ``LOCAL_RANK``, ``NODE_RANK``, ``WORLD_SIZE``, ``MASTER_ADDR`` and ``MASTER_PORT`` set where
+there are several. Rank 0 writes what it saw to ``ranks-N.pt``.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import torch
+from helpers.tiny_run import fit, make_module
+
+from grpo_lightning import create
+from grpo_lightning.kl.base import KLTerm
+from grpo_lightning.policies.causal_lm import CausalLM
+from grpo_lightning.policies.lora import LoRA
+from grpo_lightning.settings import Generation, Warmup
+
+
+def run(model: str, folder: Path, ranks: int, kind: str) -> None:
+    """A warm-up update, then two rollouts of two updates; three groups, so that ranks have different numbers of rows."""
+    torch.manual_seed(3)
+    module = make_module(
+        CausalLM(model=model, dtype="float64", lora=LoRA(rank=2) if kind == "lora" else None),
+        micro_batch_tokens=45,
+        updates_per_rollout=2,
+        aggregation=create("aggregation", "prompt_mean"),
+        kl=KLTerm(estimator=create("kl", "k2"), weight=0.1),
+        warmup=Warmup(updates=1, rows=5, learning_rate=0.1),
+        generation=Generation(max_new_tokens=6, mask_truncated=True, stop=list("etaoin")),
+    )
+    watch = fit(folder, module, max_steps=5, ranks=ranks)
+    if module.global_rank == 0:
+        metrics = [report.metrics for report in watch.reports]
+        torch.save({"weights": watch.weights, "metrics": metrics}, folder / f"ranks-{ranks}.pt")
+
+
+if __name__ == "__main__":
+    run(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4])

@@ -10,13 +10,13 @@ import sys
 from pathlib import Path
 
 import torch
-from helpers.tiny_run import fit, make_module
 
 from grpo_lightning import create
 from grpo_lightning.kl.base import KLTerm
 from grpo_lightning.policies.causal_lm import CausalLM
 from grpo_lightning.policies.lora import LoRA
 from grpo_lightning.settings import Generation, Warmup
+from helpers.tiny_run import fit, make_module
 
 
 def run(model: str, folder: Path, ranks: int, kind: str) -> None:

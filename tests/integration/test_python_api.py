@@ -6,10 +6,10 @@ import asyncio
 from pathlib import Path
 
 import torch
-from helpers.tiny_runs import tiny_data, tiny_module, tiny_trainer, weights
 
 from grpo_lightning.rewards.entry import RewardEntry
 from grpo_lightning.rewards.function import FunctionReward
+from helpers.tiny_runs import tiny_data, tiny_module, tiny_trainer, weights
 
 
 async def slow_match(completions: list[str], answer: list[str]) -> list[float]:

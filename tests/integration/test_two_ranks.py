@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+
 from helpers.tiny_policy import relative, save_model
 
 TESTS = Path(__file__).parents[1]
@@ -77,4 +78,3 @@ def test_two_ranks_train_as_one(tmp_path: Path, kind: str) -> None:
         for name in first:
             if not name.startswith("time/") and name != "perf/micro_batches":
                 assert second[name] == pytest.approx(first[name], rel=1e-9, abs=1e-12), name
-    assert one["metrics"][1]["policy/kl"] == two["metrics"][1]["policy/kl"] == 0.0

@@ -56,6 +56,6 @@ def test_wandb_has_the_same_numbers_and_a_table_of_groups(run: Path) -> None:
         assert offline.steps(key), key
     assert any("histogram" in key for row in offline.history for key in row)
     table = offline.table(next(iter(offline.steps("samples/train").values())))
-    assert {"prompt", "completion", "regex", "reward", "advantage", "group", "member"} <= set(table[0])
+    assert {"prompt", "completion", "reward/regex", "reward", "advantage", "group", "member"} <= set(table[0])
     assert len({row["group"] for row in table}) == 2
     assert len(table) == 8

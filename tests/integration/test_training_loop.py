@@ -111,7 +111,7 @@ def test_updates_of_a_rollout_by_hand(tmp_path: Path, folder: str) -> None:
     groups = sorted({row.group for row in rows})
     left = list(groups)
     for update in range(2):
-        fresh.load_state_dict({name: each for name, each in watches[0].weights[update].items()})
+        fresh.load_state_dict(dict(watches[0].weights[update]))
         wanted = watches[0].change(update)
         found = {}
         for chosen in [[g] for g in left] + [[g, h] for g in left for h in left if g < h]:
@@ -394,7 +394,9 @@ def test_ratios_of_unmoved_weights_are_exactly_1_in_every_update_of_a_rollout(tm
         assert (metrics["policy/ratio_min"], metrics["policy/ratio_max"], metrics["policy/kl"]) == (1.0, 1.0, 0.0)
 
 
-FROZEN = pytest.mark.xfail(strict=True, reason="Lightning's plugins for true precision rewrite batches, and items are frozen")
+FROZEN = pytest.mark.xfail(
+    strict=True, reason="Lightning's plugins for true precision rewrite batches, and items are frozen"
+)
 
 
 @pytest.mark.parametrize(
@@ -406,7 +408,9 @@ FROZEN = pytest.mark.xfail(strict=True, reason="Lightning's plugins for true pre
         pytest.param("64-true", "float64", marks=FROZEN),
     ],
 )
-def test_sampling_scoring_and_training_share_a_precision(tmp_path: Path, folder: str, precision: Any, dtype: str) -> None:
+def test_sampling_scoring_and_training_share_a_precision(
+    tmp_path: Path, folder: str, precision: Any, dtype: str
+) -> None:
     module = make_module(
         policy_of(folder, dtype=dtype),
         kl=KLTerm(estimator=create("kl", "exact"), weight=0.1),

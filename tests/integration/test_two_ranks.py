@@ -70,7 +70,8 @@ def test_two_ranks_train_as_one(tmp_path: Path, kind: str) -> None:
             assert all(torch.equal(two["weights"][0][name], each) for name, each in start_weights.items())
         else:
             changes = [
-                {name: each - start_weights[name] for name, each in ran["weights"][update].items()} for ran in (one, two)
+                {name: each - start_weights[name] for name, each in ran["weights"][update].items()}
+                for ran in (one, two)
             ]
             assert relative(changes[1], changes[0]) < 1e-10
     for first, second in zip(one["metrics"], two["metrics"], strict=True):

@@ -44,12 +44,12 @@ class DecodeLoop(Engine):
         writer = RowWriter(request.limit_Q.shape[0])
         # Rows of one context stay together, so that it is run once.
         order = torch.argsort(request.context_Q, stable=True)
-        for rows in order.split(self.batch_rows):
+        for rows in torch.split(order, self.batch_rows):
             self._decode(policy, request, rows, writer)
         return writer.finish()
 
     def _decode(self, policy: Policy, request: GenerationRequest, rows: Tensor, writer: RowWriter) -> None:
-        model = policy.causal_lm  # type: ignore[attr-defined]
+        model: Any = policy.causal_lm
         contexts, context_Q = torch.unique_consecutive(request.context_Q[rows], return_inverse=True)
         state = _prefill(model, request.contexts.select(contexts), context_Q, policy.device)  # type: ignore[arg-type]
         logits, position = state.logits[context_Q], 0

@@ -40,5 +40,5 @@ def draw(logits_QV: Tensor, sampler: Sampler, uniform_Q: Tensor) -> Draw:
     support = None
     if keep_QV is not None:
         ids = keep_QV.nonzero()[:, 1].to(torch.int32).cpu()
-        support = list(ids.split(keep_QV.sum(-1).tolist()))
+        support = list(torch.split(ids, keep_QV.sum(-1).tolist()))
     return Draw(token_Q.cpu(), log_prob_Q.cpu(), support)

@@ -49,7 +49,8 @@ class HFGenerate(Engine):
 def _run(policy: Policy, request: GenerationRequest, ids: Tensor, mask: Tensor, limit: int) -> Any:
     from transformers import GenerationConfig
 
-    model, device = policy.causal_lm, policy.device  # type: ignore[attr-defined]
+    model: Any = policy.causal_lm
+    device: Any = policy.device
     config = GenerationConfig(
         max_new_tokens=limit,
         eos_token_id=sorted(request.stop_ids) or None,
@@ -64,7 +65,7 @@ def _run(policy: Policy, request: GenerationRequest, ids: Tensor, mask: Tensor, 
             input_ids=ids.to(device),
             attention_mask=mask.to(device),
             generation_config=config,
-            tokenizer=policy.tokenizer if request.stop_strings else None,  # type: ignore[attr-defined]
+            tokenizer=policy.tokenizer if request.stop_strings else None,
         )
 
 

@@ -114,7 +114,7 @@ class CausalLM(Policy):
     @property
     @override
     def stop_ids(self) -> frozenset[int]:
-        found: set[int] = {self.tokenizer.eos_token_id}
+        found: set[int | None] = {self.tokenizer.eos_token_id}
         for config in (self.generation_config, self.config.get_text_config()):
             ids = getattr(config, "eos_token_id", None)
             found |= set(ids if isinstance(ids, list | tuple) else [ids])

@@ -170,7 +170,7 @@ def _micro_batches(rollouts: Rollouts, rows: Tensor, settings: BufferSettings) -
     if settings.whole_groups:
         groups = [rows[rollouts.group_R[rows] == group] for group in torch.unique(rollouts.group_R[rows])]
     else:
-        groups = list(rows.split(1))
+        groups = list(torch.split(rows, 1))
     costs = [sum(row_costs(rollouts, group.tolist())) for group in groups]
     bins = fit(costs, settings.budget, settings.micro_batches)
     return [torch.cat([groups[index] for index in part]) for part in bins]

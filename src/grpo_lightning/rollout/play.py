@@ -145,7 +145,7 @@ def _append(policy: Policy, live: Sequence[_Row], completions: Completions, turn
 def _supports(completions: Completions) -> list[Tensor]:
     if completions.support is None:
         return [torch.zeros(0, dtype=torch.int32)] * completions.tokens.values.shape[0]
-    return list(completions.support.values.split(completions.support.lengths().tolist()))
+    return list(torch.split(completions.support.values, completions.support.lengths().tolist()))
 
 
 def _answer(settings: PlaySettings, live: Sequence[_Row], turn: int) -> list[_Row]:

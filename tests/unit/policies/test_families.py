@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -25,8 +24,8 @@ UNPADDED_IN_FLOAT64 = ("gemma2", "bloom")
 
 
 @pytest.fixture(scope="module", params=ALL)
-def family(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    yield request.param, save_model(tmp_path_factory.mktemp(request.param), family_config(request.param))
+def family(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    return request.param, save_model(tmp_path_factory.mktemp(request.param), family_config(request.param))
 
 
 @pytest.fixture(scope="module")

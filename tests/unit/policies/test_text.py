@@ -130,7 +130,10 @@ def test_special_tokens_among_stop_strings() -> None:
 
 def test_prefix_stability() -> None:
     assert codec().check_prefix_stability() is None
-    forgets = "{% for m in messages %}{{ m['role'] }}{% if m['role'] == 'user' or loop.last %}{{ m['content'] }}{% endif %}{% endfor %}"
+    forgets = (
+        "{% for m in messages %}{{ m['role'] }}"
+        "{% if m['role'] == 'user' or loop.last %}{{ m['content'] }}{% endif %}{% endfor %}"
+    )
     assert codec(template=forgets).check_prefix_stability() == "rewrites earlier turns when a later one is added"
     tokenizer = character_tokenizer()
     tokenizer.chat_template = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -123,7 +124,7 @@ def test_more_updates_than_groups_leave_some_empty() -> None:
 def split_by_ranks(collected: Collected, bounds: Sequence[int]) -> list[Collected]:
     """The same rollout, its rows spread over ranks."""
     parts = []
-    for start, end in zip(bounds[:-1], bounds[1:], strict=True):
+    for start, end in pairwise(bounds):
         rows = torch.arange(start, end)
         rollouts = collected.rollouts.select(rows)
         gathered = GatheredTable(collected.gathered.table, slice(start, end))

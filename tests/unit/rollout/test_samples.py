@@ -21,11 +21,12 @@ def collected() -> Collected:
         HandRow(group, [3] * (1 + group), [5, 6], [True, True], 0.5, mu=[-1.0, -2.0]) for group in (0, 0, 1, 1, 2, 2)
     ]
     made = to_collected(rows)
+    turns = [Turn([5, 6], "xy", FinishReason.STOP, "no"), Turn([5], "z", FinishReason.LENGTH)]
     made.episodes = [
-        Episode(text_prompt("ab", group), group, member, [Turn([5, 6], "xy", FinishReason.STOP, "no"), Turn([5], "z", FinishReason.LENGTH)],
-                [-1.0, -2.0])
-        for group in range(3) for member in range(2)
-    ]  # fmt: skip
+        Episode(text_prompt("ab", group), group, member, list(turns), [-1.0, -2.0])
+        for group in range(3)
+        for member in range(2)
+    ]
     table = replace(
         made.gathered.table,
         rewards_R=torch.tensor([1.0, NAN, 0.0, 0.0, 2.0, 2.0], dtype=torch.float64),

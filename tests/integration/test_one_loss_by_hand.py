@@ -95,7 +95,7 @@ def test_example_has_every_case(policy: CausalLM, rows: list[HandRow]) -> None:
     metrics = statistics.reduce()
     assert metrics["policy/clip_fraction_low"] > 0.02
     assert metrics["policy/clip_fraction_high"] > 0.02
-    assert 0.5 < -metrics["policy/ratio_min_negated"] < 0.6
+    assert 0.5 < metrics["policy/ratio_min"] < 0.6
     assert 1.7 < metrics["policy/ratio_max"] < 1.9
     assert {len(row.actions) for row in rows if not all(row.written)}
 

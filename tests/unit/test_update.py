@@ -8,11 +8,19 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from grpo_lightning.errors import NonFiniteError
+from grpo_lightning.reports import UpdateReport
 from grpo_lightning.rollout import world
-from grpo_lightning.update import finish_gradient, gradient_norm, stage_learning_rate, untouched
+from grpo_lightning.update import (
+    RunningUpdate,
+    finish_gradient,
+    gradient_norm,
+    stage_learning_rate,
+    untouched,
+    with_schedule,
+)
 
 NAN, INF = float("nan"), float("inf")
 
@@ -26,8 +34,10 @@ def module_with(*gradients: list[float] | None) -> nn.Module:
     return module
 
 
-def losses(*values: float) -> list[Tensor]:
-    return [torch.tensor(value) for value in values]
+def update_with(*losses: float) -> RunningUpdate:
+    update = RunningUpdate()
+    update.losses += [torch.tensor(value) for value in losses]
+    return update
 
 
 def test_norm_is_that_of_all_gradients() -> None:
@@ -37,18 +47,20 @@ def test_norm_is_that_of_all_gradients() -> None:
 
 
 def test_a_finite_gradient_passes() -> None:
-    module = module_with([3.0, 4.0], None)
-    assert finish_gradient(module, losses(1.0, -2.0), "stop") == {"optim/grad_norm": 5.0, "optim/skipped": 0.0}
+    module, update = module_with([3.0, 4.0], None), update_with(1.0, -2.0)
+    assert finish_gradient(module, update, "stop")
+    assert update.report.metrics == {"optim/grad_norm": 5.0, "optim/skipped": 0.0}
     assert module.p0.grad is not None
     assert module.p0.grad.tolist() == [3.0, 4.0]
 
 
 @pytest.mark.parametrize("policy", ["stop", "skip"])
-def test_a_gradient_of_0_is_taken_away(policy: str) -> None:
-    module = module_with([0.0, -0.0], None)
-    assert finish_gradient(module, losses(0.5), policy) == {"optim/grad_norm": 0.0, "optim/skipped": 0.0}
+@pytest.mark.parametrize("gradient", [[0.0, -0.0], None])
+def test_a_gradient_of_0_is_taken_away(policy: str, gradient: list[float] | None) -> None:
+    module, update = module_with(gradient, None), update_with(0.5)
+    assert not finish_gradient(module, update, policy)
+    assert update.report.metrics == {"optim/grad_norm": 0.0, "optim/skipped": 0.0}
     assert module.p0.grad is None
-    assert finish_gradient(module_with(None), [], policy) == {"optim/grad_norm": 0.0, "optim/skipped": 0.0}
 
 
 BROKEN = [
@@ -63,16 +75,17 @@ BROKEN = [
 @pytest.mark.parametrize(("gradient", "values", "named"), BROKEN)
 def test_what_is_not_finite_stops(gradient: list[float], values: tuple[float, ...], named: str) -> None:
     with pytest.raises(NonFiniteError, match=f"'stop' met {named}, the weights are as before"):
-        finish_gradient(module_with(gradient), losses(*values), "stop")
+        finish_gradient(module_with(gradient), update_with(*values), "stop")
 
 
 @pytest.mark.parametrize(("gradient", "values", "named"), BROKEN)
 def test_what_is_not_finite_is_skipped_and_said_to_be(
     gradient: list[float], values: tuple[float, ...], named: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    module = module_with(gradient, [1.0, 1.0])
+    module, update = module_with(gradient, [1.0, 1.0]), update_with(*values)
     with caplog.at_level(logging.WARNING, logger="grpo_lightning"):
-        assert finish_gradient(module, losses(*values), "skip")["optim/skipped"] == 1.0
+        assert not finish_gradient(module, update, "skip")
+    assert update.report.metrics["optim/skipped"] == 1.0
     assert module.p0.grad is module.p1.grad is None
     assert [record.getMessage() for record in caplog.records] == [f"update skipped: {named}"]
 
@@ -80,7 +93,30 @@ def test_what_is_not_finite_is_skipped_and_said_to_be(
 def test_a_loss_of_another_rank_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(world, "gather", lambda value: [value, [], [2.0, NAN]])
     with pytest.raises(NonFiniteError, match="loss nan"):
-        finish_gradient(module_with([1.0, 1.0]), losses(1.0), "stop")
+        finish_gradient(module_with([1.0, 1.0]), update_with(1.0), "stop")
+
+
+def test_a_complete_report() -> None:
+    update = RunningUpdate()
+    update.report = UpdateReport("grpo", 3, 1, {"optim/grad_norm": 5.0})
+    update.statistics.count(rows=2, steps=4)
+    update.statistics.total("train/loss", torch.tensor(2.5))
+    update.complete(learning_rate=0.25)
+    metrics = update.report.metrics
+    assert metrics.pop("time/update") > 0
+    assert metrics == {
+        "optim/grad_norm": 5.0, "train/loss": 2.5, "perf/rows_run": 2.0, "perf/steps_run": 4.0,
+        "perf/micro_batches": 1.0, "optim/learning_rate": 0.25,
+    }  # fmt: skip
+
+
+def test_an_optimizer_with_and_without_a_schedule() -> None:
+    optimizer = torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=0.1)
+    assert with_schedule(optimizer, None) is optimizer
+    made = with_schedule(optimizer, lambda given: torch.optim.lr_scheduler.ConstantLR(given, factor=0.5))
+    assert made["optimizer"] is optimizer
+    assert made["lr_scheduler"]["scheduler"].optimizer is optimizer
+    assert made["lr_scheduler"]["interval"] == "step"
 
 
 @pytest.mark.parametrize("make", [torch.optim.AdamW, torch.optim.SGD])
@@ -91,7 +127,7 @@ def test_an_optimizer_leaves_alone_what_has_no_gradient(make: Any) -> None:
     optimizer.step()
     before = module.p0.detach().clone()
     module.p0.grad = torch.zeros(2)
-    finish_gradient(module, losses(0.0), "stop")
+    finish_gradient(module, update_with(0.0), "stop")
     optimizer.step()
     assert torch.equal(module.p0, before)
 

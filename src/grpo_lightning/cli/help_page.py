@@ -22,7 +22,7 @@ def help_page(command: str, targets: Targets, known: Registry) -> str:
     lines = [
         f"usage: python -m grpo_lightning {command} [--config FILE ...] [--setting VALUE ...]",
         "",
-        "  --config FILE        YAML; several are laid over each other from left to right",
+        "  --config FILE        YAML; several are laid over each other from left to right; default is the embedded run",
         "  --a.b VALUE          set model.…, data.… or trainer.…; the value is read as YAML",
         "  --a.list+=VALUE      add to a list;  --a.list.0.b VALUE changes one item",
         "  --print_config       show the whole configuration and stop",

@@ -24,6 +24,10 @@ from grpo_lightning.cli.yaml_text import load_file
 from grpo_lightning.errors import ConfigError
 
 
+EMBEDDED = "default"
+"""In place of a file: the embedded run, to lay others over."""
+
+
 @dataclass(frozen=True)
 class Plan:
     """What a command line means before names are resolved."""
@@ -42,7 +46,7 @@ def plan(command: str, arguments: Arguments) -> Plan:
     """
     config: dict[str, Any] = {}
     for path in arguments.configs:
-        config = deep_merge(config, load_file(path))
+        config = deep_merge(config, default_config() if str(path) == EMBEDDED else load_file(path))
     given = dict(config)
     for setting in arguments.settings:
         if len(setting.path) == 1:

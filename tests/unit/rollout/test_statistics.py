@@ -20,9 +20,11 @@ def test_totals_means_and_extremes() -> None:
         statistics.total("loss", numbers(*values).sum())
         statistics.mean("entropy", numbers(*values))
         statistics.largest("top", numbers(*values))
+        statistics.smallest("low", numbers(*values))
     found = statistics.reduce()
     assert found == {
-        "loss": 12.0, "entropy": 3.0, "top": 6.0, "perf/rows_run": 4.0, "perf/steps_run": 4.0, "perf/micro_batches": 2.0
+        "loss": 12.0, "entropy": 3.0, "top": 6.0, "low": 1.0, "perf/rows_run": 4.0, "perf/steps_run": 4.0,
+        "perf/micro_batches": 2.0,
     }  # fmt: skip
     assert list(found)[:3] == ["loss", "entropy", "top"]
 

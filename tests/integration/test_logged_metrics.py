@@ -52,7 +52,13 @@ def test_wandb_has_the_same_numbers_and_a_table_of_groups(run: Path) -> None:
     offline = read_offline_run(run)
     csv_kl = {int(row["step"]): float(row["policy/kl"]) for row in _csv_rows(run) if row["policy/kl"]}
     assert offline.steps("policy/kl") == pytest.approx(csv_kl)
-    for key in ("policy/entropy", "group/reward_variance_mean", "reward/regex/mean", "time/generate", "optim/grad_norm"):
+    for key in (
+        "policy/entropy",
+        "group/reward_variance_mean",
+        "reward/regex/mean",
+        "time/generate",
+        "optim/grad_norm",
+    ):
         assert offline.steps(key), key
     assert any("histogram" in key for row in offline.history for key in row)
     table = offline.table(next(iter(offline.steps("samples/train").values())))

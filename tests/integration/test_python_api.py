@@ -15,7 +15,10 @@ from helpers.tiny_runs import tiny_data, tiny_module, tiny_trainer, weights
 async def slow_match(completions: list[str], answer: list[str]) -> list[float]:
     """Share of right digits, after a wait."""
     await asyncio.sleep(0.01)
-    return [sum(a == b for a, b in zip(text, right, strict=False)) / 3 for text, right in zip(completions, answer, strict=True)]
+    return [
+        sum(a == b for a, b in zip(text, right, strict=False)) / 3
+        for text, right in zip(completions, answer, strict=True)
+    ]
 
 
 def fit(folder: Path) -> torch.Tensor:

@@ -29,8 +29,7 @@ LAYERS: dict[str, set[str]] = {
         "rollout",
         "registration",
     },  # Lightning's pair, module.py and data/, and what it is made of
-    "strategies": {*KINDS_SHOW, "settings", "rollout"},
-    "cli": {*KINDS_SHOW, "settings", "rollout", "registration", "loop", "strategies"},
+    "cli": {*KINDS_SHOW, "settings", "rollout", "registration", "loop"},
     "root": {"foundation", "registration", "loop", "cli"},  # the names that the package shows
 }
 TOP_LEVEL = {
@@ -54,7 +53,6 @@ TOP_LEVEL = {
     "builtins": "registration",
     "data": "loop",
     "module": "loop",
-    "strategies": "strategies",
     "cli": "cli",
     "__main__": "root",
     "": "root",

@@ -1,0 +1,55 @@
+"""Two processes train the weights that one trains."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+CONFIG = Path(__file__).parents[1] / "conf" / "tiny.yaml"
+SETTINGS = [
+    "--model.policy.dtype=float64",
+    "--model.prompts_per_rollout=5",
+    "--model.updates_per_rollout=2",
+    "--model.micro_batch_tokens=20",
+    "--trainer.max_steps=6",
+    "--model.rewards=[{name: regex, pattern: '[0-4]'}, {name: length, maximum: 4, buffer: 3, weight: 0.3}]",
+    "--seed_everything=4",
+]
+
+
+def _weights(folder: Path, *words: str) -> dict[str, torch.Tensor]:
+    command = [sys.executable, "-m", "grpo_lightning", "fit", "--config", str(CONFIG), "--run_folder", str(folder)]
+    # Lightning keeps SIGTERM for itself inside a collective: only SIGKILL ends a run that waits for ever.
+    run = subprocess.Popen(
+        [*command, *SETTINGS, *words], env=os.environ | {"OMP_NUM_THREADS": "1"}, start_new_session=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    try:
+        output, _ = run.communicate(timeout=150)
+    finally:
+        if run.poll() is None:
+            os.killpg(run.pid, 9)
+    assert run.returncode == 0, output
+    state: dict[str, torch.Tensor] = torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"]
+    return state
+
+
+@pytest.mark.slow
+@pytest.mark.multiprocess
+@pytest.mark.parametrize("aggregation", ["token_mean", "sequence_mean_token_mean"])
+def test_two_processes_train_what_one_trains(aggregation: str, tmp_path: Path) -> None:
+    # Five groups on two ranks in two updates: uneven, and some rank may have nothing to do in an update.
+    one = _weights(tmp_path / "one", "--model.aggregation", aggregation)
+    two = _weights(
+        tmp_path / "two", "--model.aggregation", aggregation, "--trainer.devices=2", "--trainer.strategy=ddp"
+    )
+    start = _weights(tmp_path / "start", "--trainer.max_steps=2")
+    moved = torch.cat([(one[name] - start[name]).flatten() for name in one])
+    apart = torch.cat([(one[name] - two[name]).flatten() for name in one])
+    assert moved.norm() > 1e-3
+    assert apart.norm() / moved.norm() < 1e-8

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from lightning.pytorch import Trainer
 
     from grpo_lightning.data.datamodule import GRPODataModule
+    from grpo_lightning.data.prompt_set import PromptSet
     from grpo_lightning.module import GRPOModule
 
 
@@ -71,7 +72,7 @@ def check_fit(module: GRPOModule, data: GRPODataModule, trainer: Trainer) -> Non
         raise DataError("data.train", f"{rows} prompts", f"are fewer than one rollout takes ({module.prompts_per_rollout})",
                         "lower model.prompts_per_rollout or give more data")  # fmt: skip
     for prompts in data.train_sets.values():
-        check_columns(module.rewards, prompts.source.columns, "model.rewards")
+        _check_columns(module, prompts)
     target = getattr(module.warmup.loss, "target", None) if module.warmup else None
     for prompts in data.train_sets.values():
         if target is not None and target not in prompts.source.columns:
@@ -90,4 +91,11 @@ def check_evaluation(module: GRPOModule, data: GRPODataModule, stage: str) -> No
     require(bool(sets) or stage == "fit", f"data.{kind}", None, "is missing", "name a data set to evaluate on")
     for name in sets:
         if name in data.evaluation_sets:
-            check_columns(module.rewards, data.evaluation_sets[name].source.columns, "model.rewards")
+            _check_columns(module, data.evaluation_sets[name])
+
+
+def _check_columns(module: GRPOModule, prompts: PromptSet) -> None:
+    try:
+        check_columns(module.rewards, prompts.source.columns, "model.rewards")
+    except ConfigError as error:
+        raise type(error)(error.setting, error.value, f"{error.reason} ({prompts.setting})", error.fix) from None

@@ -53,5 +53,7 @@ def load_policy(config: dict[str, Any], checkpoint: Path) -> Any:
     policy.prepare()
     policy.load()
     state = torch.load(checkpoint, map_location="cpu", weights_only=True)["state_dict"]
-    policy.load_state_dict({name.removeprefix(_PREFIX): value for name, value in state.items() if name.startswith(_PREFIX)})
+    policy.load_state_dict(
+        {name.removeprefix(_PREFIX): value for name, value in state.items() if name.startswith(_PREFIX)}
+    )
     return policy

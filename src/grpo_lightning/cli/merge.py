@@ -15,20 +15,22 @@ NO_COMPONENT = ("wandb",)
 """Settings that hold no component, so that ``name`` means nothing special below them."""
 
 
-def deep_merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+def deep_merge(base: Mapping[str, Any], over: Mapping[str, Any], path: tuple[str, ...] = ()) -> dict[str, Any]:
     """``base`` with ``over`` laid on it: mappings are merged, everything else is replaced.
 
-    A mapping that names another component replaces the one below it, whose options it cannot know. A mapping of options
-    over a bare name belongs to the component of that name.
+    A mapping that names another component, or other data, replaces the one below it, whose options it cannot know. A mapping
+    of options over a bare name belongs to the component of that name.
     """
     merged = dict(copy.deepcopy(base))
     for key, value in over.items():
         below = merged.get(key)
         if isinstance(value, Mapping) and isinstance(below, str) and not _names(value):
             below = {"name": below}
-        replaces = isinstance(below, Mapping) and key not in NO_COMPONENT and _names_another(below, value)
+        replaces = key not in NO_COMPONENT and (
+            _names_another(below, value) or _is_other_data((*path, key), below, value)
+        )
         if isinstance(value, Mapping) and isinstance(below, Mapping) and not replaces:
-            merged[key] = deep_merge(below, value)
+            merged[key] = deep_merge(below, value, (*path, key))
         else:
             merged[key] = copy.deepcopy(value)
     return merged
@@ -40,6 +42,16 @@ def _names(value: Any) -> dict[str, Any]:
 
 def _names_another(below: Any, over: Any) -> bool:
     return bool(_names(below) and _names(over) and _names(below) != _names(over))
+
+
+def _is_other_data(path: tuple[str, ...], below: Any, over: Any) -> bool:
+    """Whether ``over`` says where data come from by a file or a hub name, or lists several sources over a single one."""
+    if path[:1] != ("data",) or not isinstance(below, Mapping) or not isinstance(over, Mapping):
+        return False
+    if _names(below) and ("path" in over or "dataset" in over):
+        return True
+    several = [bool(each) and all(isinstance(value, Mapping) for value in each.values()) for each in (below, over)]
+    return path == ("data", "train") and several == [False, True]
 
 
 def apply_setting(config: dict[str, Any], setting: Setting) -> None:

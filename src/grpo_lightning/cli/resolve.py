@@ -60,7 +60,9 @@ class Resolver:
         if shape.form == "list":
             return [self._shaped(item, shape.of, f"{path}.{index}", None) for index, item in enumerate(value)]
         self._check_names(value, path)
-        return {name: self._shaped(item, shape.of, f"{path}.{name}", None) for name, item in value.items()}
+        # null takes out what a configuration below had named.
+        kept = {name: item for name, item in value.items() if item is not None}
+        return {name: self._shaped(item, shape.of, f"{path}.{name}", None) for name, item in kept.items()}
 
     def choose(self, value: Any, shapes: tuple[Shape, ...]) -> Shape | None:
         """The shape in which ``value`` is written; ``None`` where it has none of them, or is ``null``."""
@@ -78,7 +80,7 @@ class Resolver:
         return next((by_form[form] for form in order if form in by_form and value is not None), None)
 
     def _is_names(self, value: Mapping[str, Any], kind: str) -> bool:
-        if not value or not all(isinstance(item, Mapping | str) for item in value.values()):
+        if not value or not all(isinstance(item, Mapping | str | None) for item in value.values()):
             return False
         options = set().union(*(self._options(kind, name) for name in self.registry.entries[kind]))
         return not (set(value) & (options | FULL | {"name"} | set(IMPLIED.get(kind, {}))))

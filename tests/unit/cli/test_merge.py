@@ -88,3 +88,14 @@ def test_paths_that_lead_nowhere(path: str, append: bool, message: str) -> None:
     with pytest.raises(ConfigError) as raised:
         applied({"r": ["a"], "n": 3}, path, 1, append=append)
     assert str(raised.value) == message
+
+
+def test_other_data_replace_the_data_below() -> None:
+    base = {"data": {"train": {"name": "sorting", "length": 3}, "validation": {"a": {"name": "sorting", "samples": 2}}}}
+    file = {"path": "x.jsonl", "columns": {"prompt": "q"}}
+    assert deep_merge(base, {"data": {"train": file}})["data"]["train"] == file
+    several = {"one": file, "two": {"name": "arithmetic"}}
+    assert deep_merge(base, {"data": {"train": several}})["data"]["train"] == several
+    assert deep_merge(base, {"data": {"validation": {"a": file}}})["data"]["validation"]["a"] == file
+    longer = deep_merge(base, {"data": {"train": {"length": 4}}})
+    assert longer["data"]["train"] == {"name": "sorting", "length": 4}

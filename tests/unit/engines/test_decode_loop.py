@@ -161,6 +161,28 @@ def test_frequencies_over_groups_and_positions(policy: CausalLM) -> None:
     assert abs(float(difference.mean())) < 4 * float(difference.std()) / len(difference) ** 0.5
 
 
+def test_draws_of_positions_members_and_groups_are_independent(policy: CausalLM) -> None:
+    """Middles of the intervals that drawn tokens have in the cumulative distribution, by plain forward passes."""
+    request = make_request(Temperature(), members=40, limit=6, stop_ids=[])
+    completions = DecodeLoop().generate(policy, request)
+    middles = torch.zeros(4, 40, 6, dtype=torch.float64)
+    with torch.no_grad():
+        for row, tokens in enumerate(completions.tokens.tolist()):
+            probabilities = row_distributions(policy.causal_lm, CONTEXTS[row // 40], tokens).exp()
+            for step, token in enumerate(tokens):
+                below = probabilities[step, :token].sum()
+                middles[row // 40, row % 40, step] = below + probabilities[step, token] / 2
+    pairs = {
+        "positions": (middles[:, :, :-1], middles[:, :, 1:]),
+        "members": (middles[:, :-1], middles[:, 1:]),
+        "groups": (middles[:-1], middles[1:]),
+    }
+    for name, (first, second) in pairs.items():
+        correlation = torch.corrcoef(torch.stack([first.flatten(), second.flatten()]))[0, 1]
+        assert abs(float(correlation)) < 4 / first.numel() ** 0.5, name
+    assert abs(float(middles.mean()) - 0.5) < 4 * (1 / 12 / middles.numel()) ** 0.5
+
+
 def test_a_row_ends_at_a_stop_id_and_keeps_it(policy: CausalLM) -> None:
     request = make_request(Temperature(), members=5, limit=30, stop_ids=STOPS)
     completions = DecodeLoop().generate(policy, request)

@@ -51,13 +51,13 @@ class Session:
         self._collector = Collector(
             self._play_settings("train"),
             Judging(
-                module.rewards,
-                module.advantage,
-                module.transforms,
-                module.selector,
-                module.kl,
-                module.micro_batch_tokens,
-            ),  # fmt: skip
+                entries=module.rewards,
+                advantage=module.advantage,
+                transforms=module.transforms,
+                selector=module.selector,
+                kl=module.kl,
+                budget=module.micro_batch_tokens,
+            ),
             data.curriculum.draw,
             self._group,
             module.prompts_per_rollout,

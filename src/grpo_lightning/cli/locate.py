@@ -23,7 +23,6 @@ from grpo_lightning.cli.run_settings import RunSettings
 from grpo_lightning.cli.yaml_text import load_file
 from grpo_lightning.errors import ConfigError
 
-
 EMBEDDED = "default"
 """In place of a file: the embedded run, to lay others over."""
 

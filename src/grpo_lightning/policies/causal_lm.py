@@ -21,6 +21,7 @@ from grpo_lightning.policies.base import Policy, Weights
 from grpo_lightning.policies.dropout import disable_in_config, disable_in_modules
 from grpo_lightning.policies.layout import layouts, sequences
 from grpo_lightning.policies.lora import LoRA, merge_and_reset
+from grpo_lightning.policies.probes import head_is_apart, keeps_rows_apart
 from grpo_lightning.policies.text import TextCodec
 from grpo_lightning.types import Prompt, Rollouts
 
@@ -212,19 +213,14 @@ class CausalLM(Policy):
         width = min(8, self.context_length)
         ids = torch.arange(2 * width, device=self.device).reshape(2, width) % self.config.get_text_config().vocab_size
         model = self.causal_lm
-        if not _head_is_apart(model, ids):
+        if not head_is_apart(model, ids):
             self._head_is_apart = False
             log.warning(
                 "%s changes its logits after the head: logits of a micro-batch are held at once", self.address.text
             )
-        if self.layout == "packed":
-            plain = model(input_ids=ids, use_cache=False).logits
-            positions = torch.arange(width, device=self.device).repeat(2)[None]
-            together = model(input_ids=ids.reshape(1, -1), position_ids=positions, use_cache=False).logits
-            tolerance = 1e-4 if plain.dtype in (torch.float32, torch.float64) else 0.1
-            if not torch.allclose(plain.flatten(0, 1), together[0], rtol=tolerance, atol=tolerance):
-                self.layout = "padded"
-                log.warning("%s does not keep packed rows apart: rows are padded", self.address.text)
+        if self.layout == "packed" and not keeps_rows_apart(model, ids):
+            self.layout = "padded"
+            log.warning("%s does not keep packed rows apart: rows are padded", self.address.text)
 
     @override
     def freeze_reference(self) -> None:
@@ -250,29 +246,3 @@ class CausalLM(Policy):
     @override
     def export(self, folder: Path) -> None:
         loading.export(self, folder)
-
-
-def _head_is_apart(model: Any, ids: Tensor) -> bool:
-    """Whether logits are the head's output at the last hidden states, and nothing else.
-
-    Hidden states are magnified at the head's door, so that logits of a hundred come out: what bends large logits (soft
-    capping) is next to nothing at the small ones of a fresh model, and would show only as training goes on.
-    """
-    head, seen = model.get_output_embeddings(), []
-
-    def magnify(module: Any, arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        hidden, *rest = arguments
-        largest = nn.functional.linear(hidden, module.weight).abs().max().clamp(min=torch.finfo(hidden.dtype).tiny)
-        seen.extend([hidden, hidden * (100.0 / largest)])
-        return seen[-1], *rest
-
-    handle = head.register_forward_pre_hook(magnify)
-    try:
-        logits = model(input_ids=ids, use_cache=False).logits
-    finally:
-        handle.remove()
-    if len(seen) != 2:
-        return False
-    plain = model.base_model(input_ids=ids, use_cache=False).last_hidden_state
-    pairs = [(plain, seen[0], 1e-4), (logits, head(seen[1]), 1e-2)]
-    return all(torch.allclose(one.double(), two.double(), rtol=1e-3, atol=atol) for one, two, atol in pairs)

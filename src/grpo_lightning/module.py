@@ -18,6 +18,7 @@ from grpo_lightning.corrections.base import Correction
 from grpo_lightning.data.datamodule import EvaluationBatch, GRPODataModule
 from grpo_lightning.engines.base import Engine
 from grpo_lightning.environments.base import Environment
+from grpo_lightning.errors import ConfigError
 from grpo_lightning.kl.base import KLTerm
 from grpo_lightning.losses.base import PolicyLoss
 from grpo_lightning.objective import Objective
@@ -145,7 +146,10 @@ class GRPOModule(LightningModule):
 
     @override
     def configure_model(self) -> None:
-        self.policy.load()
+        try:
+            self.policy.load()
+        except ConfigError as error:
+            raise error.under("model.policy") from None
 
     @override
     def configure_optimizers(self) -> Any:

@@ -67,12 +67,21 @@ def check_fit(module: GRPOModule, data: GRPODataModule, trainer: Trainer) -> Non
     warmup = module.warmup.updates if module.warmup else 0
     require(warmup <= trainer.max_steps, "model.warmup.updates", warmup, f"is above trainer.max_steps ({trainer.max_steps})",
             "raise trainer.max_steps")  # fmt: skip
+    ranks = trainer.world_size
+    require(module.prompts_per_rollout >= ranks, "model.prompts_per_rollout", module.prompts_per_rollout,
+            f"leaves some of {ranks} processes without a prompt", f"set it to at least {ranks}")  # fmt: skip
     rows = sum(len(each) for each in data.train_sets.values())
     if rows < module.prompts_per_rollout:
         raise DataError("data.train", f"{rows} prompts", f"are fewer than one rollout takes ({module.prompts_per_rollout})",
                         "lower model.prompts_per_rollout or give more data")  # fmt: skip
     for prompts in data.train_sets.values():
         _check_columns(module, prompts)
+    chat = any(not isinstance(prompts.prompt(0).messages, str) for prompts in data.train_sets.values())
+    if chat and module.environment.max_turns > 1:
+        try:
+            module.policy.check_turns()
+        except ConfigError as error:
+            raise error.under("model.policy") from None
     target = getattr(module.warmup.loss, "target", None) if module.warmup else None
     for prompts in data.train_sets.values():
         if target is not None and target not in prompts.source.columns:
@@ -90,8 +99,7 @@ def check_evaluation(module: GRPOModule, data: GRPODataModule, stage: str) -> No
     sets = data.validation if kind == "validation" else data.test
     require(bool(sets) or stage == "fit", f"data.{kind}", None, "is missing", "name a data set to evaluate on")
     for name in sets:
-        if name in data.evaluation_sets:
-            _check_columns(module, data.evaluation_sets[name])
+        _check_columns(module, data.evaluation_sets[kind, name])
 
 
 def _check_columns(module: GRPOModule, prompts: PromptSet) -> None:

@@ -24,7 +24,7 @@ from grpo_lightning.rollout.progress import Committed, component_states
 from grpo_lightning.rollout.reference_file import NAME, read_reference, write_reference
 from grpo_lightning.rollout.samples import evaluation_samples, rollout_report
 from grpo_lightning.rollout.schedule import Schedule, WorkItem, micro_batches_needed
-from grpo_lightning.rollout.scoring import score
+from grpo_lightning.rollout.scoring import score_parts
 from grpo_lightning.rollout.statistics import UpdateStatistics
 from grpo_lightning.rollout.warmup import WarmupBatch, warmup_batch, warmup_indices
 from grpo_lightning.settings import EvaluationSet
@@ -47,7 +47,7 @@ class Session:
         self.committed = Committed()
         self.buffer: Buffer | None = None
         self._warmup: WarmupBatch | None = None
-        self._evaluations: dict[str, tuple[EvaluationMetrics, list[EvaluatedRow]]] = {}
+        self._evaluations: dict[tuple[str, str], tuple[EvaluationMetrics, list[EvaluatedRow]]] = {}
         self._collector = Collector(
             self._play_settings("train"),
             Judging(
@@ -186,13 +186,12 @@ class Session:
     def _score_buffer(self, collected: Collected) -> None:
         """Log-probabilities that the updates need and that do not change while they last."""
         assert self.buffer is not None
-        policy, rollouts, rows = self.module.policy, self.buffer.rollouts, self.buffer.run_rows()
+        policy, rollouts, parts = self.module.policy, self.buffer.rollouts, self.buffer.parts()
         with collected.timed("score"):
             if len(self.buffer.plans) > 1:
-                self.buffer.old_log_probs_S = score(policy, rollouts, rows, self.module.micro_batch_tokens, "current")
+                self.buffer.old_log_probs_S = score_parts(policy, rollouts, parts, "current")
             if self.objective.needs_reference_log_probs:
-                reference_S = score(policy, rollouts, rows, self.module.micro_batch_tokens, "reference")
-                self.buffer.reference_log_probs_S = reference_S
+                self.buffer.reference_log_probs_S = score_parts(policy, rollouts, parts, "reference")
 
     def _freeze_reference(self) -> None:
         """The policy of now is the reference: written once, and named by its hash in every checkpoint."""
@@ -230,25 +229,27 @@ class Session:
         """Complete and score some prompts of an evaluation set, and add them to its statistics."""
         module, name, version = self.module, batch.dataset, self.module.trainer.global_step
         settings = (self.data.validation if kind == "validation" else self.data.test)[name]
-        prompts = self.data.evaluation_sets[name]
+        prompts = self.data.evaluation_sets[kind, name]
         sampler = build("sampler", settings.sampler, f"data.{kind}.{name}.sampler")
-        play_settings = self._play_settings(name, sampler=sampler, members=settings.samples)
+        play_settings = self._play_settings(f"{kind}/{name}", sampler=sampler, members=settings.samples)
         groups = [Group(index, prompts.prompt(index), prompts.encoded(index)) for index in batch.indices]
         rows = evaluate(
             play_settings, module.rewards, groups, batch.indices, version=version, threshold=settings.correct
         )
-        metrics, kept = self._evaluation(name, settings)
+        metrics, kept = self._evaluation(kind, name, settings)
         metrics.update([row.statistics() for row in rows])
         kept += rows[: max(0, 8 - len(kept))]
         return rows
 
-    def _evaluation(self, name: str, settings: EvaluationSet) -> tuple[EvaluationMetrics, list[EvaluatedRow]]:
+    def _evaluation(
+        self, kind: str, name: str, settings: EvaluationSet
+    ) -> tuple[EvaluationMetrics, list[EvaluatedRow]]:
         """The statistics of an evaluation set since its last report, and a few rows to show."""
-        if name not in self._evaluations:
+        if (kind, name) not in self._evaluations:
             components = [entry_name(entry) for entry in self.module.rewards]
             metrics = EvaluationMetrics(k=settings.k or [1], components=components).to(self.module.device)
-            self._evaluations[name] = (metrics, [])
-        return self._evaluations[name]
+            self._evaluations[kind, name] = (metrics, [])
+        return self._evaluations[kind, name]
 
     def baseline(self) -> list[EvaluationReport]:
         """Evaluate every validation set before the first rollout, so that a curve has a start; log it at once."""
@@ -271,8 +272,8 @@ class Session:
         sets = self.data.validation if kind == "validation" else self.data.test
         reports = []
         for name, settings in sets.items():
-            metrics, rows = self._evaluation(name, settings)
-            del self._evaluations[name]
-            size = len(self.data.evaluation_sets[name])
+            metrics, rows = self._evaluation(kind, name, settings)
+            del self._evaluations[kind, name]
+            size = len(self.data.evaluation_sets[kind, name])
             reports.append(EvaluationReport(name, size, settings.samples, metrics.compute(), evaluation_samples(rows)))
         return reports

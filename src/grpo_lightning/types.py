@@ -156,7 +156,7 @@ class RolloutTable:
     group_R: Tensor
     """[R] int64: ordinal of the group in the rollout."""
     prompt_R: Tensor
-    """[R] int64: identity of the prompt: its index in its data set, so rows of one prompt share it."""
+    """[R] int64: identity of the prompt, which rows of one prompt share: its index where there is one data set."""
     trajectory_R: Tensor
     """[R] int64: episode of the row."""
     member_R: Tensor

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from grpo_lightning.module import GRPOModule
 
 
-@dataclass(frozen=True)
+@dataclass  # not frozen: Lightning refuses frozen batches where it converts their tensors to a true precision
 class EvaluationBatch:
     """Prompts of an evaluation set that are completed at once."""
 
@@ -90,7 +90,8 @@ class GRPODataModule(LightningDataModule):
         self.format = PromptFormat(system_prompt, prefill, chat)
         self.validate_every, self.max_prompt_tokens, self.long_prompts = validate_every, max_prompt_tokens, long_prompts
         self.train_sets: dict[str, PromptSet] = {}
-        self.evaluation_sets: dict[str, PromptSet] = {}
+        self.evaluation_sets: dict[tuple[str, str], PromptSet] = {}
+        """By kind (``validation`` or ``test``) and name."""
         self.loader: WorkItemLoader | None = None
 
     @property
@@ -119,9 +120,9 @@ class GRPODataModule(LightningDataModule):
                 raise error.under("data.curriculum") from None
         kind = "validation" if stage in ("fit", "validate") else "test"
         for name, settings in (self.validation if kind == "validation" else self.test).items():
-            if name not in self.evaluation_sets:
+            if (kind, name) not in self.evaluation_sets:
                 limit, setting = settings.limit, f"data.{kind}.{name}"
-                self.evaluation_sets[name] = self._load(name, setting, settings.source, policy, limit)
+                self.evaluation_sets[kind, name] = self._load(name, setting, settings.source, policy, limit)
 
     def _load(self, name: str, setting: str, source: PromptSource, policy: Policy, limit: int | None) -> PromptSet:
         try:
@@ -147,22 +148,22 @@ class GRPODataModule(LightningDataModule):
 
     @override
     def val_dataloader(self) -> list[_EvaluationLoader]:
-        return self._loaders(self.validation)
+        return self._loaders("validation", self.validation)
 
     @override
     def test_dataloader(self) -> list[_EvaluationLoader]:
-        return self._loaders(self.test)
+        return self._loaders("test", self.test)
 
     @override
     def predict_dataloader(self) -> list[_EvaluationLoader]:
-        return self._loaders(self.test)
+        return self._loaders("test", self.test)
 
     @override
     def transfer_batch_to_device(self, batch: Any, device: Any, dataloader_idx: int) -> Any:
         return batch  # work items and indices: there are no tensors in them
 
-    def _loaders(self, sets: dict[str, EvaluationSet]) -> list[_EvaluationLoader]:
+    def _loaders(self, kind: str, sets: dict[str, EvaluationSet]) -> list[_EvaluationLoader]:
         return [
-            _EvaluationLoader(name, len(self.evaluation_sets[name]), settings.batch_prompts)
+            _EvaluationLoader(name, len(self.evaluation_sets[kind, name]), settings.batch_prompts)
             for name, settings in sets.items()
         ]

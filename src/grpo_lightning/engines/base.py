@@ -28,7 +28,7 @@ class GenerationRequest:
     sampler: Sampler
     seed: int
     stream: str
-    """What the draws are for: ``train``, or the name of a validation set."""
+    """What the draws are for: ``train``, ``validation/NAME`` or ``test/NAME``."""
     limit_Q: Tensor
     """[Q] int64: steps that each row may write, at least 1."""
     stop_ids: frozenset[int]

@@ -72,6 +72,13 @@ class Policy(nn.Module, Component, ABC):
             previous: Steps of the turn just written, so that its end is not repeated.
         """
 
+    def check_turns(self) -> None:
+        """Check that chat can go on turn by turn.
+
+        Raises:
+            ConfigError: If what was said before is written anew in a later turn, so that its steps cannot be continued.
+        """
+
     @abstractmethod
     def decode(self, steps: Sequence[int]) -> str:
         """The text of steps, without the id that ended the turn."""

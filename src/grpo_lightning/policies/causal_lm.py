@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import override
 
-from grpo_lightning.errors import require, require_range
+from grpo_lightning.errors import ConfigError, require, require_range
 from grpo_lightning.functional.log_probs import chunked_functionals
 from grpo_lightning.policies import loading
 from grpo_lightning.policies.addresses import resolve_address
@@ -137,6 +137,13 @@ class CausalLM(Policy):
     def encode_observation(self, prompt: Prompt, text: str, previous: Sequence[int]) -> Tensor:
         chat = not isinstance(prompt.messages, str)
         return torch.tensor(self.codec.encode_observation(text, previous, chat=chat), dtype=torch.int64)
+
+    @override
+    def check_turns(self) -> None:
+        fault = self.codec.check_prefix_stability()
+        if fault:
+            raise ConfigError("template", self.template, f"belongs to a chat template that {fault}",
+                              "use a model or template arguments that keep earlier turns as they are")  # fmt: skip
 
     @override
     def decode(self, steps: Sequence[int]) -> str:

@@ -22,7 +22,7 @@ RESERVED_ARGUMENTS: dict[str, str] = {
     "lengths": "steps that the policy wrote",
     "log_probs": "behaviour log-probabilities of those steps",
     "update": "optimizer steps taken so far (one number)",
-    "stage": "'train', or the name of a validation set (one string)",
+    "stage": "'train', 'validation/NAME' or 'test/NAME' (one string)",
 }
 """Arguments that a reward may ask for by name, beside the columns of the data set. No column may use these names."""
 

@@ -44,7 +44,7 @@ def score_entries(entries: Sequence[RewardEntry], episodes: Sequence[Episode], *
         entries: The list of rewards.
         episodes: Rows of whole groups.
         update: Optimizer steps taken so far.
-        stage: ``train``, or the name of a validation set.
+        stage: ``train``, ``validation/NAME`` or ``test/NAME``.
 
     Returns:
         The scores; a failed one is replaced as its entry's ``on_failure`` says, and counted.

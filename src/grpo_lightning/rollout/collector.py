@@ -158,11 +158,11 @@ class Collector:
                     rollouts, episodes = play(self.settings, groups, rollout=rollout, attempt=attempt, version=version)
                 with _timed(seconds, "reward"):
                     table = self._table(rollouts, episodes, version, failures)
+                with _timed(seconds, "score"):
+                    table = self._penalise(rollouts, table)
             except Exception as raised:
                 error = raised
             else:
-                with _timed(seconds, "score"):
-                    table = self._penalise(rollouts, table)
                 parts = _split(rollouts, episodes, table, self.settings.members, ordinals)
         world.raise_together(error)
         return parts

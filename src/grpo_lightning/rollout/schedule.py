@@ -8,7 +8,7 @@ from typing import Literal
 from grpo_lightning.functional.packing import worst_case_bins
 
 
-@dataclass(frozen=True)
+@dataclass  # not frozen: Lightning refuses frozen batches where it converts their tensors to a true precision
 class WorkItem:
     """One call of ``training_step``: one micro-batch of one update."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor
 
 from grpo_lightning.rollout import world
-from grpo_lightning.types import Episode, Rollouts, RolloutTable
+from grpo_lightning.types import Episode, Prompt, Rollouts, RolloutTable
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ def local_table(
     lengths_R = rollouts.lengths_R
     return RolloutTable(
         group_R=rollouts.group_R,
-        prompt_R=torch.tensor([episode.prompt.index for episode in episodes], dtype=torch.int64),
+        prompt_R=torch.tensor([_prompt_id(episode.prompt) for episode in episodes], dtype=torch.int64),
         trajectory_R=rollouts.trajectory_R,
         member_R=rollouts.member_R,
         rewards_R=rewards_R,
@@ -55,6 +56,11 @@ def local_table(
         components=dict(components),
         reward_epsilon=reward_epsilon,
     )
+
+
+def _prompt_id(prompt: Prompt) -> int:
+    # Rows of a single data set are their own ids; those of a mixture's data sets are kept apart.
+    return prompt.index if prompt.dataset == "train" else (zlib.crc32(prompt.dataset.encode()) << 31) + prompt.index
 
 
 def gather_table(table: RolloutTable) -> GatheredTable:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from zlib import crc32
+
 import pytest
 import torch
 
@@ -23,7 +25,8 @@ def test_local_table() -> None:
     rewards_R = torch.tensor([1.0, torch.nan, 2.0, 3.0], dtype=torch.float64)
     table = local_table(rollouts, episodes, rewards_R, {"exact": rewards_R * 2}, 1e-7)
     assert table.group_R.tolist() == [4, 4, 6, 6]
-    assert table.prompt_R.tolist() == [11, 11, 12, 12]
+    mixed = crc32(b"a") << 31  # rows of a data set that is not the only one
+    assert table.prompt_R.tolist() == [mixed + 11, mixed + 11, mixed + 12, mixed + 12]
     assert table.member_R.tolist() == [0, 1, 0, 1]
     assert table.lengths_R.tolist() == [2, 1, 0, 1]
     assert table.turns_R.tolist() == [1, 2, 1, 2]

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from zlib import crc32
-
 import pytest
 import torch
 
 from grpo_lightning.rollout import world
 from grpo_lightning.rollout.table import gather_table, local_table
-from grpo_lightning.types import Episode, FinishReason, Turn
+from grpo_lightning.types import Episode, FinishReason, Prompt, Turn
 from helpers.hand_loss import HandRow, to_collected
 from helpers.tables import reward_table
 from helpers.tiny_policy import text_prompt
@@ -25,8 +23,7 @@ def test_local_table() -> None:
     rewards_R = torch.tensor([1.0, torch.nan, 2.0, 3.0], dtype=torch.float64)
     table = local_table(rollouts, episodes, rewards_R, {"exact": rewards_R * 2}, 1e-7)
     assert table.group_R.tolist() == [4, 4, 6, 6]
-    mixed = crc32(b"a") << 31  # rows of a data set that is not the only one
-    assert table.prompt_R.tolist() == [mixed + 11, mixed + 11, mixed + 12, mixed + 12]
+    assert table.prompt_R.tolist() == [11, 11, 12, 12]
     assert table.member_R.tolist() == [0, 1, 0, 1]
     assert table.lengths_R.tolist() == [2, 1, 0, 1]
     assert table.turns_R.tolist() == [1, 2, 1, 2]
@@ -54,3 +51,13 @@ def test_rows_of_ranks_are_in_the_order_of_ranks(monkeypatch: pytest.MonkeyPatch
     assert gathered.own == own
     assert gathered.local(gathered.table.rewards_R).tolist() == tables[rank].rewards_R.tolist()
     assert gathered.table.reward_epsilon == torch.finfo(torch.float32).eps
+
+
+def test_prompts_of_two_data_sets_have_two_ids() -> None:
+    rows = [HandRow(4, [3], [5], [True], 0.0, mu=[0.0]), HandRow(6, [4], [8], [True], 0.0, mu=[0.0])]
+    turn = Turn([5], "x", FinishReason.STOP)
+    episodes = [
+        Episode(Prompt(name, 7, "?", {}), row.group, 0, [turn]) for name, row in zip(("sums", "products"), rows, strict=True)
+    ]
+    table = local_table(to_collected(rows).rollouts, episodes, torch.zeros(2), {}, 2.0**-52)
+    assert table.prompt_R[0] != table.prompt_R[1]

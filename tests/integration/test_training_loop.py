@@ -365,7 +365,7 @@ def test_a_recorded_run_replayed_is_the_same_run(tmp_path: Path, folder: str) ->
         "train-000000-000000-0-0-0.pt",
         "train-000001-000000-0-0-3.pt",
     ]
-    assert len([name for name in files if name.startswith("validation-held_out")]) == 7
+    assert len([name for name in files if name.startswith("validation%2Fheld_out")]) == 7
     replayed = run(tmp_path / "second", engine=create("engine", "replay", path=str(tmp_path / "first" / "recorded")))
     for first, second in zip(recorded.weights, replayed.weights, strict=True):
         assert unchanged(first, second)

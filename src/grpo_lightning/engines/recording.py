@@ -31,7 +31,7 @@ def write_recording(folder: Path, request: GenerationRequest, completions: Compl
         "version": version if completions.version is None else completions.version,
     }
     rollout, group, attempt, _, turn = request.key(0)
-    stream = quote(request.stream.replace("/", "-"), safe="")
+    stream = quote(request.stream, safe="")
     path = folder / f"{stream}-{rollout:06d}-{group:06d}-{attempt}-{turn}-{request.version}.pt"
     torch.save(state, path)
     return path

@@ -6,7 +6,6 @@ import csv
 from pathlib import Path
 
 import pytest
-import wandb
 
 from grpo_lightning.cli.main import main
 from helpers.wandb_offline import read_offline_run
@@ -20,7 +19,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("run") / "one"
     words = ["--run_folder", str(folder), "--wandb", "true", "--model.rewards", "[{name: regex, pattern: '[0-9a-m]'}]"]
     assert main(["fit", "--config", str(CONFIG), *words]) == 0
-    wandb.finish()  # what the end of the process does
     return folder
 
 

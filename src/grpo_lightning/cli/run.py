@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import Trainer
+from lightning.pytorch.loggers import WandbLogger
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from grpo_lightning.cli.arguments import parse_arguments
@@ -107,6 +108,11 @@ def _call(cli: RunCLI, command: str, checkpoint: Path | None) -> int:
             if cli.trainer.is_global_zero:
                 _say_stopped(cli, command)
             return 128 + (signal.SIGTERM if isinstance(leaving, SIGTERMException) else signal.SIGINT)
+        finally:
+            # A wandb run that stays open would take in the next one of this process.
+            for logger in cli.trainer.loggers:
+                if isinstance(logger, WandbLogger):
+                    logger.experiment.finish()
     return 0
 
 

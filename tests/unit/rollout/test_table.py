@@ -57,7 +57,8 @@ def test_prompts_of_two_data_sets_have_two_ids() -> None:
     rows = [HandRow(4, [3], [5], [True], 0.0, mu=[0.0]), HandRow(6, [4], [8], [True], 0.0, mu=[0.0])]
     turn = Turn([5], "x", FinishReason.STOP)
     episodes = [
-        Episode(Prompt(name, 7, "?", {}), row.group, 0, [turn]) for name, row in zip(("sums", "products"), rows, strict=True)
+        Episode(Prompt(name, 7, "?", {}), row.group, 0, [turn])
+        for name, row in zip(("sums", "products"), rows, strict=True)
     ]
     table = local_table(to_collected(rows).rollouts, episodes, torch.zeros(2), {}, 2.0**-52)
     assert table.prompt_R[0] != table.prompt_R[1]

@@ -157,3 +157,13 @@ def test_two_processes_share_one_run() -> None:
     assert output.count("grpo_lightning 0.1.0: run runs/001") == 1
     assert [path.name for path in Path("runs").iterdir()] == ["001"]
     assert steps(Path("runs/001/metrics.csv"), "reward/mean") == [3, 4]
+
+
+def test_a_finished_run_is_not_touched(capsys: pytest.CaptureFixture[str]) -> None:
+    assert fit("--trainer.max_steps", "4") == 0
+    last = Path("runs/001/checkpoints/last.ckpt")
+    before = last.read_bytes()
+    assert main(["fit", "--resume", "runs/001"]) == 2
+    assert "error: trainer.max_steps: 4 is reached: " in capsys.readouterr().err
+    assert last.read_bytes() == before
+    assert main(["fit", "--resume", "runs/001", "--trainer.max_steps", "5"]) == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
@@ -30,6 +31,8 @@ class LastCheckpoint(ModelCheckpoint):
             enable_version_counter=False,
             auto_insert_metric_name=False,
         )
+        self._began = False
+        """Whether a batch has been begun: before that, a state that is resumed is not wholly there yet."""
 
     @override
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -37,10 +40,16 @@ class LastCheckpoint(ModelCheckpoint):
             self._save_none_monitor_checkpoint(trainer, self._monitor_candidates(trainer))
 
     @override
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
+        self._began = True
+
+    @override
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
         # Sharded strategies save together: where one rank fails alone, the others would wait for it for ever.
         alone = isinstance(trainer.strategy, SingleDeviceStrategy | DDPStrategy)
-        self.save_on_exception = alone and trainer.global_step > 0 and not isinstance(exception, ConfigError)
+        self.save_on_exception = (
+            self._began and alone and trainer.global_step > 0 and not isinstance(exception, ConfigError)
+        )
         super().on_exception(trainer, pl_module, exception)
 
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
 import yaml
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import Trainer
@@ -53,6 +54,9 @@ def run(command: str, words: Sequence[str], targets: Targets = TARGETS) -> int:
         sys.stdout.write(help_page(command, targets, registry()))
         return 0
     quiet_lightning()
+    for path in arguments.configs:
+        # A reward in a file beside the configuration is found from wherever the command is run.
+        sys.path.append(str(path.absolute().parent))
     planned = plan(command, arguments)
     configuration = configure(planned.config, command, targets, registry())
     if arguments.print_config:
@@ -64,6 +68,8 @@ def run(command: str, words: Sequence[str], targets: Targets = TARGETS) -> int:
 
 
 def _fit(planned: Plan, configuration: Configuration, targets: Targets) -> int:
+    if planned.checkpoint is not None:
+        _check_unfinished(planned.checkpoint, configuration)
     place = Place(planned.folder, new=False) if planned.folder else new_place(configuration.settings)
     os.environ[ENVIRONMENT] = str(place.folder.path.absolute())
     try:
@@ -78,6 +84,17 @@ def _fit(planned: Plan, configuration: Configuration, targets: Targets) -> int:
         raise
     finally:
         os.environ.pop(ENVIRONMENT, None)
+
+
+def _check_unfinished(checkpoint: Path, configuration: Configuration) -> None:
+    """Refuse to go on with a run that has taken all its updates, before any of its files is touched."""
+    if checkpoint.is_dir():
+        return
+    taken = torch.load(checkpoint, map_location="cpu", weights_only=True, mmap=True)["global_step"]
+    most = (configuration.config.get("trainer") or {}).get("max_steps")
+    if isinstance(most, int) and 0 < most <= taken:
+        raise ConfigError("trainer.max_steps", most, f"is reached: {checkpoint} has taken {taken} updates",
+                          "raise it to go on")  # fmt: skip
 
 
 def _evaluate(command: str, planned: Plan, configuration: Configuration, targets: Targets) -> int:

@@ -29,7 +29,7 @@ class EarlyStoppingSettings:
     """When a run that no longer improves ends.
 
     Args:
-        monitor: Metric to watch; by default the accuracy on the first validation set.
+        monitor: Metric to watch; by default the reward on the first validation set.
         patience: Validations without improvement that are waited for.
         mode: Whether the metric should rise or fall.
         min_delta: Smallest change that counts as an improvement.

@@ -74,17 +74,18 @@ def run_callbacks(
     callbacks: list[Callback] = [each() for each in classes if each not in replaced]
     if command != "fit":
         return callbacks
-    accuracy = f"validation/{validation[0]}/accuracy" if validation else None
+    # The reward, not the accuracy: it moves where answers get better and none is right yet.
+    reward = f"validation/{validation[0]}/reward" if validation else None
     callbacks.append(LastCheckpoint(folder.checkpoints, every=settings.save_every))
-    if accuracy:
-        callbacks.append(BestCheckpoint(folder.checkpoints, monitor=accuracy))
+    if reward:
+        callbacks.append(BestCheckpoint(folder.checkpoints, monitor=reward))
     if settings.early_stopping:
-        callbacks.append(_early_stopping(settings.early_stopping, accuracy))
+        callbacks.append(_early_stopping(settings.early_stopping, reward))
     return callbacks
 
 
-def _early_stopping(wanted: EarlyStoppingSettings, accuracy: str | None) -> EarlyStopping:
-    monitor = wanted.monitor or accuracy
+def _early_stopping(wanted: EarlyStoppingSettings, reward: str | None) -> EarlyStopping:
+    monitor = wanted.monitor or reward
     if monitor is None:
         raise ConfigError("early_stopping", None, "has no metric to watch", "add data.validation, or set monitor")
     return EarlyStopping(

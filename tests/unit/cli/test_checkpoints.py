@@ -32,7 +32,11 @@ def test_what_is_saved_when_a_run_is_stopped(
         sanity_checking=False, is_global_zero=False, loggers=[],
         save_checkpoint=lambda path, weights_only: saved.append(Path(path).name),
     )  # fmt: skip
-    LastCheckpoint(tmp_path, every=10).on_exception(trainer, torch.nn.Linear(1, 1), error)  # type: ignore[arg-type]
+    callback, module = LastCheckpoint(tmp_path, every=10), torch.nn.Linear(1, 1)
+    callback.on_exception(trainer, module, error)  # type: ignore[arg-type]
+    assert saved == []  # no batch has begun: a state that is resumed may not be wholly there
+    callback.on_train_batch_start(trainer, module, None, 0)  # type: ignore[arg-type]
+    callback.on_exception(trainer, module, error)  # type: ignore[arg-type]
     assert saved == (["last.ckpt"] if saves else [])
 
 

@@ -30,7 +30,7 @@ def test_callbacks_of_fit(tmp_path: Path) -> None:
     assert isinstance(last, LastCheckpoint)
     assert last._every_n_train_steps == 7
     assert isinstance(best, BestCheckpoint)
-    assert best.monitor == "validation/held_out/accuracy"
+    assert best.monitor == "validation/held_out/reward"
 
 
 def test_without_validation_there_is_no_best(tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_early_stopping_watches_the_first_set(tmp_path: Path) -> None:
     settings = RunSettings(early_stopping=EarlyStoppingSettings(patience=2, min_delta=0.1))
     stopping = callbacks(tmp_path, "fit", settings, ["held_out"])[-1]
     assert isinstance(stopping, EarlyStopping)
-    assert (stopping.monitor, stopping.mode, stopping.patience) == ("validation/held_out/accuracy", "max", 2)
+    assert (stopping.monitor, stopping.mode, stopping.patience) == ("validation/held_out/reward", "max", 2)
     with pytest.raises(ConfigError, match="early_stopping: None has no metric to watch"):
         callbacks(tmp_path, "fit", settings, [])
     own = RunSettings(early_stopping=EarlyStoppingSettings(monitor="train/x"))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import inspect
 import logging
+import traceback
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -146,6 +148,9 @@ def _values(call: _Call) -> list[Any]:
         raise call.returned
     if isinstance(call.returned, Exception):
         cause = f"raised {type(call.returned).__name__}: {' '.join(str(call.returned).split()) or 'no message'}"
+        places = traceback.extract_tb(call.returned.__traceback__)
+        if places:
+            cause += f" at {Path(places[-1].filename).name}:{places[-1].lineno}"
         return [InvalidScore(cause)] * len(call.rows)
     try:
         return split_rows(call.returned, len(call.rows))

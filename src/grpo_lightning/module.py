@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from functools import partial
 from typing import Any, Literal, cast
@@ -36,8 +35,6 @@ from grpo_lightning.session import Session
 from grpo_lightning.settings import Generation, Warmup
 from grpo_lightning.transforms.base import Transform
 from grpo_lightning.update import RunningUpdate, finish_gradient, stage_learning_rate, untouched, with_schedule
-
-log = logging.getLogger(__name__)
 
 
 class GRPOModule(LightningModule):

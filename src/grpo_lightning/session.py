@@ -47,6 +47,9 @@ class Session:
         self.committed = Committed()
         self.buffer: Buffer | None = None
         self._warmup: WarmupBatch | None = None
+        self._warmup_objective: Any = None
+        if module.warmup:
+            self._warmup_objective = build("auxiliary", module.warmup.loss, "model.warmup.loss")
         self._evaluations: dict[tuple[str, str], tuple[EvaluationMetrics, list[EvaluatedRow]]] = {}
         self._collector = Collector(
             self._play_settings("train"),
@@ -148,7 +151,7 @@ class Session:
             return self.data.train_sets[name].prompt(row)
 
         self._warmup = warmup_batch(
-            build("auxiliary", module.warmup.loss, "model.warmup.loss"),
+            self._warmup_objective,
             module.policy,
             prompt,
             warmup_indices(update, module.warmup.rows, len(rows), module.seed),
@@ -213,14 +216,13 @@ class Session:
         return None if micro is None else self.objective(self.module.policy, micro, statistics)
 
     def _warmup_loss(self, item: WorkItem, statistics: UpdateStatistics) -> Tensor | None:
-        batch, warmup = self._warmup, self.module.warmup
+        batch = self._warmup
         assert batch is not None
-        assert warmup is not None
         if item.micro_batch >= len(batch.micro_batches):
             return None
         rows = batch.rollouts.select(batch.micro_batches[item.micro_batch])
         log_probs_S = self.module.policy(rows)["log_prob"]
-        loss = build("auxiliary", warmup.loss, "model.warmup.loss").terms(log_probs_S).sum() / batch.normaliser
+        loss = self._warmup_objective.terms(log_probs_S).sum() / batch.normaliser
         statistics.count(len(rows), log_probs_S.shape[0])
         statistics.total("warmup/loss", loss)
         return loss  # type: ignore[no-any-return]

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from grpo_lightning.reports import RolloutReport, Sample
@@ -65,15 +66,14 @@ def rollout_report(
     collected: Collected, run_local_R: Tensor, rollout: int, update: int, compares: bool
 ) -> RolloutReport:
     """The report of a rollout, the same on all ranks but for its samples."""
-    import torch
-
     table, own = collected.gathered.table, collected.gathered.own
     gathered = world.gather((run_local_R, collected.sampled_steps, dict(collected.failures)))
     failures: dict[str, int] = {}
     for _, _, counts in gathered:
         for name, count in counts.items():
             failures[name] = failures.get(name, 0) + count
-    shown = [i for i, episode in enumerate(collected.episodes) if episode.group in _shown_groups(collected)]
+    groups = _shown_groups(collected)
+    shown = [i for i, episode in enumerate(collected.episodes) if episode.group in groups]
     samples = [
         _sample(
             collected.episodes[i],

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
+
+from grpo_lightning.formula import Formula
 
 
 class Component:
@@ -17,6 +20,12 @@ class Component:
     """Kind of part, set by the base class of each kind."""
     name: ClassVar[str]
     """Registered name, in snake_case, unique within the kind."""
+    differs: ClassVar[Mapping[str, str]] = {}
+    """Who computes it differently: a system's name, and how its result differs."""
+
+    def formula(self) -> Formula | None:
+        """What it computes as an equation, with its own numbers; ``None`` where it is no equation."""
+        return None
 
     def state_dict(self) -> dict[str, Any]:
         """What decides the component's next result, as tensors, numbers, strings, lists and dicts. Stateless: empty."""

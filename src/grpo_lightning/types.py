@@ -175,25 +175,39 @@ class RolloutTable:
     """[R] float64 by reward name: raw scores before weights; NaN where the component abstains or does not apply."""
     reward_epsilon: float = torch.finfo(torch.float64).eps
     """Machine epsilon of the type the rewards arrived in: equality of rewards is judged with it."""
+    greedy_rewards_R: Tensor | None = None
+    """[R] float64: reward of the greedy completion of the row's prompt, where the estimator asks for one; NaN where that
+    completion abstains."""
+    labels: Mapping[str, Tensor] = field(default_factory=dict)
+    """[R] int64 by column of the data set: equal for equal values, for the columns that the estimator asks for."""
 
     def __len__(self) -> int:
         return self.group_R.shape[0]
 
     def select(self, rows: Tensor) -> RolloutTable:
         """The rows ``rows``, in that order."""
-        changed = {item.name: getattr(self, item.name)[rows] for item in fields(self) if item.name.endswith("_R")}
-        return replace(self, components={name: each[rows] for name, each in self.components.items()}, **changed)
+        changed: dict[str, Any] = {}
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if isinstance(value, Tensor):
+                changed[item.name] = value[rows]
+            elif isinstance(value, Mapping):
+                changed[item.name] = {name: each[rows] for name, each in value.items()}
+        return replace(self, **changed)
 
     @staticmethod
     def cat(parts: Sequence[RolloutTable]) -> RolloutTable:
         """The rows of all ``parts``, in order."""
-        merged = {
-            item.name: torch.cat([getattr(part, item.name) for part in parts])
-            for item in fields(RolloutTable)
-            if item.name.endswith("_R")
-        }
-        components = {name: torch.cat([part.components[name] for part in parts]) for name in parts[0].components}
-        return RolloutTable(components=components, reward_epsilon=max(part.reward_epsilon for part in parts), **merged)
+        merged: dict[str, Any] = {}
+        for item in fields(RolloutTable):
+            value = getattr(parts[0], item.name)
+            if isinstance(value, Tensor):
+                merged[item.name] = torch.cat([getattr(part, item.name) for part in parts])
+            elif isinstance(value, Mapping):
+                merged[item.name] = {
+                    name: torch.cat([getattr(part, item.name)[name] for part in parts]) for name in value
+                }
+        return RolloutTable(reward_epsilon=max(part.reward_epsilon for part in parts), **merged)
 
 
 @dataclass(frozen=True)
@@ -223,6 +237,8 @@ class Turn:
     """The environment's answer; ``None`` after the last turn."""
     reward: float | None = None
     """Reward that the environment gave for the turn, if any."""
+    state: str | None = None
+    """Key of the environment's state in which the turn began, if it gives one: equal keys, equal states."""
 
 
 @dataclass

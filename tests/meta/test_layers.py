@@ -40,6 +40,8 @@ TOP_LEVEL = {
     "component": "foundation",
     "kinds": "foundation",
     "reports": "foundation",
+    "formula": "foundation",
+    "steps": "foundation",
     "settings": "settings",
     "rollout": "rollout",
     "evaluation": "rollout",

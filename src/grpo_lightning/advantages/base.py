@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import ABC
+from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 import torch
@@ -10,41 +11,80 @@ from torch import Tensor
 
 from grpo_lightning.component import Component
 from grpo_lightning.functional.groups import Groups
+from grpo_lightning.steps import RolloutSteps
 from grpo_lightning.types import RolloutTable
 
 
 class Advantage(Component, ABC):
-    """A function from the whole rollout's table to one advantage a row.
+    """A function from the whole rollout's table to one advantage a row, or one a step.
 
     Calling it applies the rules for degenerate groups, in float64, then the formula of :meth:`estimate`:
 
     - rows that abstain, or have no trainable step, are in no statistic and get 0;
     - if the estimator compares, a group of one and a group whose rewards are equal within
-      ``4 * epsilon * max |reward|`` (``epsilon`` of the type the rewards arrived in) get exactly 0.
+      ``4 * epsilon * max |reward|`` (``epsilon`` of the type the rewards arrived in) get exactly 0;
+    - a group with fewer valid rows than :attr:`smallest_group` gets exactly 0.
+
+    An estimator with ``per = "step"`` overrides :meth:`estimate_steps` instead, which applies to its groups the rules that
+    its formula has a place for; rows that are not valid get 0 all the same.
     """
 
     kind = "advantage"
     compares: ClassVar[bool] = True
     """Measures deviations inside the group, so it needs at least two members and is 0 where rewards are equal."""
     per: ClassVar[Literal["row", "step"]] = "row"
-    """What gets a value. A ``step`` estimator overrides :meth:`estimate_steps`."""
+    """What gets a value."""
+    greedy: ClassVar[bool] = False
+    """Needs the reward of a greedy completion of every prompt: ``table.greedy_rewards_R``."""
+    functionals: ClassVar[frozenset[str]] = frozenset()
+    """Functionals of each step's distribution, under the policy at the start of the updates, that a step estimator needs:
+    ``log_prob``, ``entropy``, ``sum_of_squares``."""
+    columns: Sequence[str] = ()
+    """Columns of the data set whose values it tells apart: ``table.labels``."""
 
-    def __call__(self, table: RolloutTable) -> Tensor:
-        """[R] float64: the advantage of every row of ``table``, 0 for rows that are not valid."""
+    @property
+    def smallest_group(self) -> int:
+        """Valid rows that a group must have for the formula to have a value."""
+        return 2 if self.compares else 1
+
+    def __call__(self, table: RolloutTable, steps: RolloutSteps | None = None) -> Tensor:
+        """The advantages, without a change of state.
+
+        Args:
+            table: Scalars of all rows, on all ranks.
+            steps: This rank's steps, for an estimator ``per`` step.
+
+        Returns:
+            [R] float64 over the rows of ``table``, or [S] float64 over ``steps``; 0 for rows that are not valid.
+        """
+        if self.per == "step":
+            if steps is None:
+                raise ValueError(f"advantage {self.name!r} gives a value a step, and was called without steps")
+            return torch.where(table.valid_R[steps.row_S], self.estimate_steps(table, steps), 0.0)
         advantages_R = torch.zeros(len(table), dtype=torch.float64)
         rows = table.valid_R.nonzero().squeeze(1)
         if rows.numel() == 0:
             return advantages_R
         valid = table.select(rows)
         groups = Groups.of(valid.group_R)
-        rewards_R = valid.rewards_R.to(torch.float64)
-        values_R = self.estimate(rewards_R, groups, valid)
-        if self.compares:
-            silent_G = groups.unanimous(rewards_R, table.reward_epsilon) | (groups.sizes_G < 2)
-            values_R = torch.where(silent_G[groups.index_R], 0.0, values_R)
-        advantages_R[rows] = values_R
+        values_R = self.estimate(valid.rewards_R.to(torch.float64), groups, valid)
+        advantages_R[rows] = torch.where(self.silent(groups, valid)[groups.index_R], 0.0, values_R)
         return advantages_R
 
-    @abstractmethod
+    def silent(self, groups: Groups, valid: RolloutTable) -> Tensor:
+        """[G] bool: groups of ``valid`` rows that get exactly 0 by the rules for degenerate groups."""
+        small_G = groups.sizes_G < self.smallest_group
+        if not self.compares:
+            return small_G
+        return small_G | groups.unanimous(valid.rewards_R.to(torch.float64), valid.reward_epsilon)
+
     def estimate(self, rewards_R: Tensor, groups: Groups, table: RolloutTable) -> Tensor:
-        """[R] float64: the formula, over valid rows only. Need not care for silent groups if :attr:`compares`."""
+        """[R] float64: the formula, over valid rows only. Need not care for silent groups."""
+        raise NotImplementedError(f"advantage {type(self).__name__} defines neither estimate nor estimate_steps")
+
+    def estimate_steps(self, table: RolloutTable, steps: RolloutSteps) -> Tensor:
+        """[S] float64: the formula, over ``steps``. Rows that are not valid must be left out of its statistics."""
+        raise NotImplementedError(f"advantage {type(self).__name__} gives no value a step")
+
+    def observe(self, table: RolloutTable) -> None:
+        """A rollout is final: take over into the state what the next one needs to know. Called once a rollout."""

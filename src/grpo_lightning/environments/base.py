@@ -18,6 +18,8 @@ class Observation:
     """Shown to the policy before its next turn; ``None`` ends the episode."""
     reward: float | None = None
     """Reward of the turn just written, handed to the reward ``environment``."""
+    state: str | None = None
+    """Key of the state in which the next turn begins; equal keys, equal states. For credit between turns (GiGPO)."""
 
 
 class Environment(Component, ABC):
@@ -29,8 +31,13 @@ class Environment(Component, ABC):
     max_observation_tokens: int = 0
     """Tokens that one answer may have; longer ones are cut at the end."""
 
-    def start(self, episodes: Sequence[Episode]) -> None:
-        """Episodes begin: called before the first turn of a rollout, with no turns written yet."""
+    def start(self, episodes: Sequence[Episode]) -> list[str | None] | None:
+        """Episodes begin: called before the first turn of a rollout, with no turns written yet.
+
+        Returns:
+            Key of the state in which each episode begins, in order; ``None`` if there are no states to tell.
+        """
+        return None
 
     @abstractmethod
     def step(self, episodes: Sequence[Episode]) -> list[Observation]:

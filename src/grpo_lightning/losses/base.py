@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 from torch import Tensor
 
 from grpo_lightning.component import Component
+from grpo_lightning.steps import UpdateSteps
 
 Scope = Literal["step", "sequence", "group", "update"]
 
@@ -34,6 +35,16 @@ class LossInputs:
     """[R] int64: ordinal of each row's group."""
     functionals: Mapping[str, Tensor] = field(default_factory=dict)
     """[S] by name: the functionals the loss declared."""
+    plan_S: Tensor | None = None
+    """[S] what :meth:`PolicyLoss.plan` said of these steps, for scope ``update``."""
+    rewards_R: Tensor | None = None
+    """[R] composed reward of each row."""
+    behaviour_version_R: Tensor | None = None
+    """[R] int64: updates that the weights had seen which sampled the row."""
+    old_version: int = 0
+    """Updates that the weights had seen at the start of the rollout's updates."""
+    version: int = 0
+    """Updates that the current weights have seen."""
 
     def sum_rows(self, values_S: Tensor) -> Tensor:
         """[R]: sum of each row's steps."""
@@ -62,13 +73,26 @@ class PolicyLoss(Component, ABC):
     """A surrogate: one term per unit of its scope. It never normalises; an aggregation does."""
 
     kind = "loss"
-    scope: ClassVar[Scope] = "step"
+    scope: Scope = "step"
     """Unit of a term. ``group`` keeps whole groups in a micro-batch; ``update`` needs a pass over the update first."""
     functionals: ClassVar[frozenset[str]] = frozenset()
     """Functionals of each step's distribution that it needs beside the log-probability."""
     aggregations: ClassVar[frozenset[str] | None] = None
     """Names of legal aggregations; ``None`` for all."""
+    why_aggregations: ClassVar[str] = ""
+    """Why only these aggregations have a meaning."""
+    weighs_sampler: ClassVar[bool] = False
+    """Holds its own weight against the policy that sampled, so that a correction would weigh twice."""
+    runs_silent: bool = False
+    """Has a term, or a gradient, at steps of advantage 0."""
 
     @abstractmethod
     def __call__(self, inputs: LossInputs) -> LossTerms:
         """The terms of one micro-batch."""
+
+    def plan(self, update: UpdateSteps) -> Tensor:
+        """[S] one value a step of a whole update, for scope ``update``: each step's comes back as ``inputs.plan_S``.
+
+        It is computed once, before the update's first micro-batch, from a pass without gradient.
+        """
+        raise NotImplementedError(f"loss {self.name!r} looks at no whole update")

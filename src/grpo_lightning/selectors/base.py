@@ -29,6 +29,13 @@ class Selector(Component, ABC):
 
     kind = "selector"
 
+    def subset(self, table: RolloutTable) -> Tensor:
+        """[R] bool: rows over which advantages are computed, chosen before they are; all valid ones by default.
+
+        The others get no advantage and do not train.
+        """
+        return table.valid_R
+
     @abstractmethod
     def __call__(self, advantages_R: Tensor, table: RolloutTable, attempt: int) -> Selection:
         """Decide which rows train and which groups are drawn again.

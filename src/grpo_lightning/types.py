@@ -178,6 +178,8 @@ class RolloutTable:
     greedy_rewards_R: Tensor | None = None
     """[R] float64: reward of the greedy completion of the row's prompt, where the estimator asks for one; NaN where that
     completion abstains."""
+    weights: Mapping[str, Tensor] = field(default_factory=dict)
+    """[R] float64 by reward name: weight of the score in the composed reward of the row, 0 where it is left out."""
     labels: Mapping[str, Tensor] = field(default_factory=dict)
     """[R] int64 by column of the data set: equal for equal values, for the columns that the estimator asks for."""
 

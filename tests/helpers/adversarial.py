@@ -1,8 +1,8 @@
 """Adversarial inputs for property tests, and comparing a loss with its formula written as loops.
 
-Advantages: ties, scales from 1e-6 to 1e6, rewards that arrived in float32 or bfloat16, abstentions, empty rows, groups of 1
-to 32. Losses: ratios from e^-20 to e^20, rows of one step, advantages of 0 and of extreme size, uneven groups, log-probabilities
-rounded to bfloat16.
+Advantages: ties, scales from 1e-6 to 1e6, rewards that arrived in float32 or bfloat16, abstentions, empty rows, groups of
+1 to 32. Losses: ratios from e^-20 to e^20, rows of one step, advantages of 0 and of extreme size, uneven groups,
+log-probabilities rounded to bfloat16.
 """
 
 from __future__ import annotations

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
+import torch
 from torch import Tensor
 
 from grpo_lightning.component import Component
@@ -96,3 +98,16 @@ class PolicyLoss(Component, ABC):
         It is computed once, before the update's first micro-batch, from a pass without gradient.
         """
         raise NotImplementedError(f"loss {self.name!r} looks at no whole update")
+
+
+def bounded_exp(log_ratio_S: Tensor) -> Tensor:
+    """``exp(log_ratio)``, held at a value far below overflow while its gradient goes on.
+
+    The bound is ``exp(log(largest number) / 2)``: about 1e19 in float32 and 1e154 in float64. Above it the value is the
+    bound and the gradient the bound times that of ``log_ratio``, so that ``0 * ratio`` is 0 and no gradient is NaN.
+
+    Args:
+        log_ratio_S: [S] float32 or wider.
+    """
+    bound = math.log(torch.finfo(log_ratio_S.dtype).max) / 2
+    return (log_ratio_S - (log_ratio_S.detach() - bound).clamp(min=0)).exp()

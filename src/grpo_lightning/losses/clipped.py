@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
-import torch
-from torch import Tensor
 from typing_extensions import override
 
 from grpo_lightning.errors import require_range
-from grpo_lightning.losses.base import LossInputs, LossTerms, PolicyLoss
+from grpo_lightning.losses.base import LossInputs, LossTerms, PolicyLoss, bounded_exp
 
 
 class ClippedPolicyLoss(PolicyLoss):
@@ -59,16 +55,3 @@ class ClippedPolicyLoss(PolicyLoss):
             "clip_fraction_high": high_S.to(ratio_S.dtype),
         }
         return LossTerms(-advantages_S * limited_S, metrics)
-
-
-def bounded_exp(log_ratio_S: Tensor) -> Tensor:
-    """``exp(log_ratio)``, held at a value far below overflow while its gradient goes on.
-
-    The bound is ``exp(log(largest number) / 2)``: about 1e19 in float32 and 1e154 in float64. Above it the value is the
-    bound and the gradient the bound times that of ``log_ratio``, so that ``0 * ratio`` is 0 and no gradient is NaN.
-
-    Args:
-        log_ratio_S: [S] float32 or wider.
-    """
-    bound = math.log(torch.finfo(log_ratio_S.dtype).max) / 2
-    return (log_ratio_S - (log_ratio_S.detach() - bound).clamp(min=0)).exp()

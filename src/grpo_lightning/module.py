@@ -16,6 +16,7 @@ from grpo_lightning.aggregations.base import Aggregation
 from grpo_lightning.corrections.base import Correction
 from grpo_lightning.data.datamodule import EvaluationBatch, GRPODataModule
 from grpo_lightning.engines.base import Engine
+from grpo_lightning.entropy_bonus import EntropyBonus
 from grpo_lightning.environments.base import Environment
 from grpo_lightning.errors import ConfigError
 from grpo_lightning.kl.base import KLTerm
@@ -32,7 +33,7 @@ from grpo_lightning.run_checks import check_evaluation, check_fit, check_module
 from grpo_lightning.samplers.base import Sampler
 from grpo_lightning.selectors.base import Selector
 from grpo_lightning.session import Session
-from grpo_lightning.settings import Generation, Warmup
+from grpo_lightning.settings import AuxiliaryTerm, Generation, Warmup, named_terms
 from grpo_lightning.transforms.base import Transform
 from grpo_lightning.update import RunningUpdate, finish_gradient, stage_learning_rate, untouched, with_schedule
 
@@ -62,6 +63,8 @@ class GRPOModule(LightningModule):
         aggregation: How its terms become one scalar.
         correction: Off-policy weights between sampler and trainer.
         kl: Distance to the reference, its weight and its place.
+        entropy: Bonus for entropy.
+        auxiliary: Losses beside GRPO.
         warmup: Supervised updates before GRPO; its reference is the policy after them.
         optimizer: Makes the optimizer from parameters; AdamW without weight decay by default.
         lr_scheduler: Makes the learning rate schedule, stepped every update after the warm-up.
@@ -95,6 +98,8 @@ class GRPOModule(LightningModule):
         aggregation: Aggregation | str = "token_mean",
         correction: Correction | None = None,
         kl: KLTerm | None = None,
+        entropy: EntropyBonus | None = None,
+        auxiliary: list[AuxiliaryTerm] | None = None,
         warmup: Warmup | None = None,
         optimizer: OptimizerCallable | None = None,
         lr_scheduler: LRSchedulerCallable | None = None,
@@ -116,9 +121,13 @@ class GRPOModule(LightningModule):
         self.transforms = list(transforms or [])
         self.selector: Selector = build("selector", selector, "model.selector")
         self.objective = Objective(
-            build("loss", loss, "model.loss"), build("aggregation", aggregation, "model.aggregation"), kl, correction
+            build("loss", loss, "model.loss"),
+            build("aggregation", aggregation, "model.aggregation"),
+            kl,
+            correction,
+            entropy,
         )
-        self.kl, self.warmup = kl, warmup
+        self.kl, self.warmup, self.auxiliary = kl, warmup, named_terms(auxiliary or [])
         self._optimizer, self._lr_scheduler, self.learning_rate = optimizer, lr_scheduler, learning_rate
         self.non_finite, self.record = non_finite, record
         self.seed = int(os.environ.get("PL_GLOBAL_SEED", 0)) if seed is None else seed
@@ -135,10 +144,7 @@ class GRPOModule(LightningModule):
         if stage == "fit":
             check_fit(self, data, self.trainer)
             self.schedule = self.session.schedule(self.trainer.max_steps)
-            self.trainer.accumulate_grad_batches = self.schedule.micro_batches
-            if data.validate_every and data.validation:
-                self.trainer.val_check_interval = data.validate_every * self.schedule.micro_batches
-                self.trainer.check_val_every_n_epoch = None
+            self.session.configure_loop(self.schedule)
         check_evaluation(self, data, stage)
 
     @override
@@ -165,12 +171,11 @@ class GRPOModule(LightningModule):
         outputs: dict[str, Any] = {}
         if item.opens_rollout and item.stage == "grpo":
             if item.rollout == 0:
-                outputs["evaluation"] = self.session.baseline()
+                outputs["evaluation"] = self.session.evaluations.baseline()
             outputs["rollout"] = self.session.open_rollout(item.rollout)
-        elif item.stage == "warmup" and item.micro_batch == 0:
-            self.session.open_warmup(item.rollout)
         if item.micro_batch == 0:
             self._update = RunningUpdate()
+            self.session.open_update(item)
         loss = self.session.micro_batch_loss(item, self._update.statistics)
         self._update.losses += [] if loss is None else [loss.detach()]
         if item.is_last:
@@ -199,7 +204,7 @@ class GRPOModule(LightningModule):
             # GRPO starts with an optimizer of its own: moments of another loss would steer its first updates.
             self.trainer.optimizers[0].state.clear()
         self._update.complete(rate)
-        self.session.commit(in_progress=not self.schedule.closes_rollout(step))
+        self.session.commit(self._update.report, in_progress=not self.schedule.closes_rollout(step))
 
     @override
     def lr_scheduler_step(self, scheduler: Any, metric: Any) -> None:
@@ -219,15 +224,15 @@ class GRPOModule(LightningModule):
 
     @override
     def validation_step(self, batch: EvaluationBatch, batch_idx: int, dataloader_idx: int = 0) -> None:
-        self.session.evaluate(batch, "validation")
+        self.session.evaluations.evaluate(batch, "validation")
 
     @override
     def test_step(self, batch: EvaluationBatch, batch_idx: int, dataloader_idx: int = 0) -> None:
-        self.session.evaluate(batch, "test")
+        self.session.evaluations.evaluate(batch, "test")
 
     @override
     def predict_step(self, batch: EvaluationBatch, batch_idx: int, dataloader_idx: int = 0) -> list[dict[str, Any]]:
-        return [row.prediction() for row in self.session.evaluate(batch, "test")]
+        return [row.prediction() for row in self.session.evaluations.evaluate(batch, "test")]
 
     @override
     def on_validation_epoch_end(self) -> None:
@@ -238,7 +243,7 @@ class GRPOModule(LightningModule):
         self._report_evaluations("test")
 
     def _report_evaluations(self, kind: str) -> None:
-        self.evaluation_reports = self.session.evaluation_reports(kind)
+        self.evaluation_reports = self.session.evaluations.reports(kind)
         for report in self.evaluation_reports:
             metrics = {f"{kind}/{report.dataset}/{name}": value for name, value in report.metrics.items()}
             # Lightning would number an evaluation by batches that stepped, which is one less here.

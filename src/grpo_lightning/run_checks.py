@@ -42,14 +42,31 @@ def check_module(module: GRPOModule) -> None:
             f"gives advantage {advantage.name!r} nothing to compare with", "set it to at least 2")  # fmt: skip
     require(module.sampler.explores, "model.sampler", module.sampler.name, "draws equal completions for a whole group",
             "train with another sampler and keep this one for evaluation")  # fmt: skip
-    level = "row"
+    _check_advantage(module)
+    level = advantage.per
     for index, transform in enumerate(module.transforms):
         if level == "step" and transform.level == "row":
-            raise ConfigError(f"model.transforms.{index}", transform.name, "takes one value a row and follows a "
-                              "transform that gives one a step", "move it before that one")  # fmt: skip
+            follows = "a transform that gives" if index else f"advantage {advantage.name!r}, which gives"
+            raise ConfigError(f"model.transforms.{index}", transform.name, f"takes one value a row and follows {follows} "
+                              "one a step", "move it before that one" if index else "leave it out")  # fmt: skip
         level = transform.level
     check_entries(module.rewards, "model.rewards")
     module.objective.check()
+
+
+def _check_advantage(module: GRPOModule) -> None:
+    advantage = module.advantage
+    least = advantage.smallest_group
+    require(module.group_size >= least, "model.group_size", module.group_size,
+            f"is below what advantage {advantage.name!r} needs, {least}", f"set it to at least {least}")  # fmt: skip
+    if advantage.reads_components:
+        for index, entry in enumerate(module.rewards):
+            require(not entry.gate, f"model.rewards.{index}.gate", True,
+                    f"has no meaning for advantage {advantage.name!r}, which looks at each reward by itself",
+                    "give the reward a weight, or take another advantage")  # fmt: skip
+        where = None if module.kl is None or module.kl.weight == 0 else module.kl.where
+        require(where != "reward", "model.kl.where", where,
+                f"does not reach advantage {advantage.name!r}, which takes rewards one by one", "set it to loss")  # fmt: skip
 
 
 def check_fit(module: GRPOModule, data: GRPODataModule, trainer: Trainer) -> None:
@@ -82,11 +99,17 @@ def check_fit(module: GRPOModule, data: GRPODataModule, trainer: Trainer) -> Non
             module.policy.check_turns()
         except ConfigError as error:
             raise error.under("model.policy") from None
-    target = getattr(module.warmup.loss, "target", None) if module.warmup else None
-    for prompts in data.train_sets.values():
-        if target is not None and target not in prompts.source.columns:
-            raise DataError("model.warmup.loss.target", target, "is no column of the training data",
-                            "columns: " + ", ".join(prompts.source.columns))  # fmt: skip
+    wanted = [
+        (f"model.auxiliary.{name}.target", getattr(term.loss, "target", None))
+        for name, term in module.auxiliary.items()
+    ]
+    wanted += [("model.warmup.loss.target", getattr(module.warmup.loss, "target", None))] if module.warmup else []
+    wanted += [("model.advantage.columns", column) for column in module.advantage.columns]
+    for setting, column in wanted:
+        for prompts in data.train_sets.values():
+            if column is not None and column not in prompts.source.columns:
+                raise DataError(setting, column, "is no column of the training data",
+                                "columns: " + ", ".join(prompts.source.columns))  # fmt: skip
 
 
 def check_evaluation(module: GRPOModule, data: GRPODataModule, stage: str) -> None:

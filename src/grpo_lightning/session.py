@@ -1,4 +1,4 @@
-"""What a module does during a run: filling buffers, computing losses, evaluating, committing state."""
+"""What a module does during a run: filling buffers, computing losses, committing state."""
 
 from __future__ import annotations
 
@@ -7,27 +7,26 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from grpo_lightning.auxiliary.base import AuxiliaryLoss
 from grpo_lightning.callbacks.run_files import run_folder
-from grpo_lightning.data.datamodule import EvaluationBatch, GRPODataModule
+from grpo_lightning.data.datamodule import GRPODataModule
 from grpo_lightning.engines.recording import write_recording
-from grpo_lightning.evaluation import EvaluationMetrics
-from grpo_lightning.functional.packing import worst_case_bins
+from grpo_lightning.evaluations import Evaluations
 from grpo_lightning.registry import build
-from grpo_lightning.reports import EvaluationReport, RolloutReport
+from grpo_lightning.reports import RolloutReport, UpdateReport
 from grpo_lightning.rewards.composer import entry_name
 from grpo_lightning.rollout import world
-from grpo_lightning.rollout.buffer import Buffer, BufferSettings, fill, run_mask
-from grpo_lightning.rollout.collector import Collected, Collector, Judging
-from grpo_lightning.rollout.evaluate import EvaluatedRow, evaluate
+from grpo_lightning.rollout.auxiliary import AuxiliaryRows, AuxiliaryStream, AuxiliaryStreams
+from grpo_lightning.rollout.buffer import Buffer, BufferSettings, Preview, fill, run_mask
+from grpo_lightning.rollout.collector import Collected, Collector
+from grpo_lightning.rollout.judging import Judging
 from grpo_lightning.rollout.play import Group, PlaySettings
 from grpo_lightning.rollout.progress import Committed, component_states
 from grpo_lightning.rollout.reference_file import NAME, read_reference, write_reference
-from grpo_lightning.rollout.samples import evaluation_samples, rollout_report
+from grpo_lightning.rollout.samples import rollout_report
 from grpo_lightning.rollout.schedule import Schedule, WorkItem, micro_batches_needed
 from grpo_lightning.rollout.scoring import score_parts
 from grpo_lightning.rollout.statistics import UpdateStatistics
-from grpo_lightning.rollout.warmup import WarmupBatch, warmup_batch, warmup_indices
-from grpo_lightning.settings import EvaluationSet
 from grpo_lightning.types import Prompt
 
 if TYPE_CHECKING:
@@ -46,11 +45,11 @@ class Session:
         self.module, self.data, self.objective = module, data, module.objective
         self.committed = Committed()
         self.buffer: Buffer | None = None
-        self._warmup: WarmupBatch | None = None
-        self._warmup_objective: Any = None
-        if module.warmup:
-            self._warmup_objective = build("auxiliary", module.warmup.loss, "model.warmup.loss")
-        self._evaluations: dict[tuple[str, str], tuple[EvaluationMetrics, list[EvaluatedRow]]] = {}
+        self._preview: Preview | None = None
+        self._warmup: AuxiliaryStream | None = None
+        self._beside = AuxiliaryStreams({}, {})
+        self._grpo_micro_batches = 0
+        self.evaluations = Evaluations(module, data, self._play_settings)
         self._collector = Collector(
             self._play_settings("train"),
             Judging(
@@ -60,11 +59,17 @@ class Session:
                 selector=module.selector,
                 kl=module.kl,
                 budget=module.micro_batch_tokens,
+                kl_weight=self.objective.kl_weight,
             ),
             data.curriculum.draw,
             self._group,
             module.prompts_per_rollout,
+            self._greedy_settings() if module.advantage.greedy else None,
         )
+
+    def _greedy_settings(self) -> PlaySettings:
+        sampler = build("sampler", "greedy", "model.sampler")
+        return self._play_settings("train/greedy", sampler=sampler, members=1)
 
     def _play_settings(self, stream: str, **changed: Any) -> PlaySettings:
         module = self.module
@@ -102,10 +107,40 @@ class Session:
         whole = self.objective.loss.scope == "group"
         size, unit = (1, row * module.group_size) if whole else (module.group_size, row)
         needed = micro_batches_needed(module.prompts_per_rollout, size, module.updates_per_rollout, ranks, unit, budget)
+        self._grpo_micro_batches = needed
+        self._beside = AuxiliaryStreams(
+            module.auxiliary,
+            {
+                name: self._stream(term.loss, term.rows, f"auxiliary/{name}", row)
+                for name, term in module.auxiliary.items()
+            },
+        )
+        needed += self._beside.micro_batches
         if module.warmup:
-            needed = max(needed, worst_case_bins(-(-module.warmup.rows // ranks), row, budget))
+            loss = build("auxiliary", module.warmup.loss, "model.warmup.loss")
+            self._warmup = self._stream(loss, module.warmup.rows, "warmup", row)
+            needed = max(needed, self._warmup.micro_batches)
         updates = module.epochs_per_rollout * module.updates_per_rollout
         return Schedule(module.warmup.updates if module.warmup else 0, updates, needed, max_updates)
+
+    def configure_loop(self, schedule: Schedule) -> None:
+        """Tell Lightning how many items an update has, and when it validates."""
+        trainer, data = self.module.trainer, self.data
+        trainer.accumulate_grad_batches = schedule.micro_batches
+        if data.validate_every and data.validation:
+            trainer.val_check_interval = data.validate_every * schedule.micro_batches
+            trainer.check_val_every_n_epoch = None
+
+    def _stream(self, loss: AuxiliaryLoss, rows: int, stream: str, row_tokens: int) -> AuxiliaryStream:
+        data = [(name, index) for name, prompts in self.data.train_sets.items() for index in range(len(prompts))]
+
+        def prompt(index: int) -> Prompt:
+            name, row = data[index]
+            return self.data.train_sets[name].prompt(row)
+
+        source = AuxiliaryRows(prompt, len(data), rows, self.module.seed, stream)
+        budget = self.module.micro_batch_tokens
+        return AuxiliaryStream(loss, self.module.policy, source, budget=budget, row_tokens=row_tokens)
 
     def start(self, restored: Committed | None) -> None:
         """Before the first work item: rewards load what they need, and a checkpoint's state is taken over."""
@@ -131,33 +166,30 @@ class Session:
             "selector": module.selector,
             "loss": self.objective.loss,
         }
+        adaptive: dict[str, Any] = {"kl": self.objective.kl_controller, "entropy": self.objective.entropy}
+        parts |= {name: part for name, part in adaptive.items() if part is not None}
         parts |= {f"transforms.{index}": transform for index, transform in enumerate(module.transforms)}
         return parts | {f"rewards.{entry_name(entry)}": entry.reward for entry in module.rewards}
 
-    def commit(self, in_progress: bool) -> None:
+    def commit(self, report: UpdateReport, in_progress: bool) -> None:
         """An update has ended: what decides what comes next is now what a checkpoint holds."""
+        if report.stage == "grpo":
+            report.metrics |= self._adapt(report.metrics)
         self.committed = Committed(
             component_states(self._parts()), self.buffer if in_progress else None, self.committed.reference
         )
 
-    def open_warmup(self, update: int) -> None:
-        """Make the rows of a warm-up update."""
-        module = self.module
-        assert module.warmup is not None
-        rows = [(name, index) for name, prompts in self.data.train_sets.items() for index in range(len(prompts))]
-
-        def prompt(index: int) -> Prompt:
-            name, row = rows[index]
-            return self.data.train_sets[name].prompt(row)
-
-        self._warmup = warmup_batch(
-            self._warmup_objective,
-            module.policy,
-            prompt,
-            warmup_indices(update, module.warmup.rows, len(rows), module.seed),
-            module.micro_batch_tokens,
-            module.schedule.micro_batches,
-        )
+    def open_update(self, item: WorkItem) -> None:
+        """Before the first micro-batch of an update: make the rows of auxiliary losses, and look at the whole of it."""
+        if item.stage == "warmup":
+            assert self._warmup is not None
+            self._warmup.open(item.rollout)
+            return
+        assert self.buffer is not None
+        self._beside.open(item.rollout * len(self.buffer.plans) + item.update)
+        if self.objective.needs_preview:
+            address = (self.module.seed, item.rollout)
+            self._preview = self.objective.preview(self.module.policy, self.buffer, item.update, address)
 
     def open_rollout(self, rollout: int) -> RolloutReport:
         """Sample, score and select a rollout, and deal it into updates."""
@@ -167,7 +199,8 @@ class Session:
         self._collector.submit(rollout, update)
         collected = self._collector.wait(rollout)
         self.data.curriculum.observe(collected.prompts, collected.gathered.table)
-        self.buffer = fill(collected, self._buffer_settings(), rollout)
+        self._adapt_kl(collected)
+        self.buffer = fill(collected, self._buffer_settings(), rollout, update)
         self._score_buffer(collected)
         run_R = run_mask(collected, self.buffer)
         return rollout_report(collected, run_R, rollout, update, module.advantage.compares)
@@ -179,7 +212,7 @@ class Session:
             epochs=module.epochs_per_rollout,
             updates=module.updates_per_rollout,
             budget=module.micro_batch_tokens,
-            micro_batches=module.schedule.micro_batches,
+            micro_batches=self._grpo_micro_batches,
             whole_groups=self.objective.loss.scope == "group",
             run_all=self.objective.runs_silent_rows,
             mask_truncated=module.generation.mask_truncated,
@@ -212,70 +245,45 @@ class Session:
         if item.stage == "warmup":
             return self._warmup_loss(item, statistics)
         assert self.buffer is not None
-        micro = self.buffer.micro_batch(item.update, item.micro_batch)
-        return None if micro is None else self.objective(self.module.policy, micro, statistics)
+        if item.micro_batch >= self._grpo_micro_batches:
+            return self._beside.loss(item.micro_batch - self._grpo_micro_batches, statistics)
+        if self._preview is None:
+            micro = self.buffer.micro_batch(item.update, item.micro_batch)
+        else:
+            micro = self.buffer.previewed(item.update, item.micro_batch, self._preview)
+        if micro is None:
+            return None
+        return self.objective(self.module.policy, micro, statistics, self._beside.left_for_grpo)
 
     def _warmup_loss(self, item: WorkItem, statistics: UpdateStatistics) -> Tensor | None:
-        batch = self._warmup
-        assert batch is not None
-        if item.micro_batch >= len(batch.micro_batches):
+        assert self._warmup is not None
+        rows = self._warmup.rows_of(item.micro_batch)
+        if rows is None:
             return None
-        rows = batch.rollouts.select(batch.micro_batches[item.micro_batch])
-        log_probs_S = self.module.policy(rows)["log_prob"]
-        loss = self._warmup_objective.terms(log_probs_S).sum() / batch.normaliser
-        statistics.count(len(rows), log_probs_S.shape[0])
+        loss = self._warmup.value(rows)
+        statistics.count(len(rows), int(rows.trainable_S.sum()))
         statistics.total("warmup/loss", loss)
-        return loss  # type: ignore[no-any-return]
+        return loss
 
-    def evaluate(self, batch: EvaluationBatch, kind: str) -> list[EvaluatedRow]:
-        """Complete and score some prompts of an evaluation set, and add them to its statistics."""
-        module, name, version = self.module, batch.dataset, self.module.trainer.global_step
-        settings = (self.data.validation if kind == "validation" else self.data.test)[name]
-        prompts = self.data.evaluation_sets[kind, name]
-        sampler = build("sampler", settings.sampler, f"data.{kind}.{name}.sampler")
-        play_settings = self._play_settings(f"{kind}/{name}", sampler=sampler, members=settings.samples)
-        groups = [Group(index, prompts.prompt(index), prompts.encoded(index)) for index in batch.indices]
-        rows = evaluate(
-            play_settings, module.rewards, groups, batch.indices, version=version, threshold=settings.correct
-        )
-        metrics, kept = self._evaluation(kind, name, settings)
-        metrics.update([row.statistics() for row in rows])
-        kept += rows[: max(0, 8 - len(kept))]
-        return rows
+    def _adapt_kl(self, collected: Collected) -> None:
+        """Move the coefficient of a KL in the reward by what the rollout has paid."""
+        controller = self.objective.kl_controller
+        if controller is not None and collected.kl_R is not None:
+            sums = world.gather((float(collected.kl_R.sum()), len(collected.kl_R)))
+            rows = sum(each[1] for each in sums)
+            controller.update(sum(each[0] for each in sums) / rows, rows)
 
-    def _evaluation(
-        self, kind: str, name: str, settings: EvaluationSet
-    ) -> tuple[EvaluationMetrics, list[EvaluatedRow]]:
-        """The statistics of an evaluation set since its last report, and a few rows to show."""
-        if (kind, name) not in self._evaluations:
-            components = [entry_name(entry) for entry in self.module.rewards]
-            metrics = EvaluationMetrics(k=settings.k or [1], components=components).to(self.module.device)
-            self._evaluations[kind, name] = (metrics, [])
-        return self._evaluations[kind, name]
-
-    def baseline(self) -> list[EvaluationReport]:
-        """Evaluate every validation set before the first rollout, so that a curve has a start; log it at once."""
-        trainer, every = self.module.trainer, self.data.validate_every
-        step = trainer.global_step
-        if not every or (step and step % every == 0):
-            return []  # never, or just done
-        for loader in self.data.val_dataloader():
-            for batch in loader:
-                self.evaluate(batch, "validation")
-        reports = self.evaluation_reports("validation")
-        for logger in trainer.loggers:
-            for report in reports:
-                metrics = {f"validation/{report.dataset}/{name}": value for name, value in report.metrics.items()}
-                logger.log_metrics(metrics, step=step)
-        return reports
-
-    def evaluation_reports(self, kind: str) -> list[EvaluationReport]:
-        """Reports of the sets evaluated since the last call; a collective."""
-        sets = self.data.validation if kind == "validation" else self.data.test
-        reports = []
-        for name, settings in sets.items():
-            metrics, rows = self._evaluation(kind, name, settings)
-            del self._evaluations[kind, name]
-            size = len(self.data.evaluation_sets[kind, name])
-            reports.append(EvaluationReport(name, size, settings.samples, metrics.compute(), evaluation_samples(rows)))
-        return reports
+    def _adapt(self, metrics: dict[str, float]) -> dict[str, float]:
+        """An update of GRPO has ended: move the coefficients that have a target, and tell those that it had."""
+        told = self._beside.metrics()
+        objective = self.objective
+        if objective.kl_controller is not None:
+            told["train/kl_weight"] = objective.kl_weight()
+            if objective.kl_in_loss and metrics.get("perf/rows_run"):
+                rows = metrics["perf/rows_run"]
+                objective.kl_controller.update(metrics["policy/kl"] * metrics["perf/steps_run"] / rows, round(rows))
+        if objective.entropy is not None:
+            told["train/entropy_weight"] = objective.entropy.coefficient
+            if "policy/entropy" in metrics:
+                objective.entropy.observe(metrics["policy/entropy"])
+        return told

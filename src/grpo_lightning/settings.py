@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
@@ -51,6 +52,68 @@ class Warmup:
         require_range("updates", self.updates, low=0)
         require_range("rows", self.rows, low=1)
         require_range("learning_rate", self.learning_rate, low=0, low_open=True)
+
+
+@dataclass(kw_only=True)
+class AuxiliaryTerm:
+    """A loss beside GRPO, over rows of the training data.
+
+    The loss of an update is ``(1 - sum_k mu_k) L_GRPO + sum_k mu_k L_k``, the first sum over the terms with ``complement``
+    and the second over all. ``mu`` goes from ``weight`` to ``final_weight`` in equal steps over ``decay_updates`` updates
+    and stays there. One supervised term with ``complement`` is CHORD (Zhang et al., arXiv 2508.11408).
+
+    Args:
+        loss: The loss.
+        weight: ``mu`` in the first update of GRPO, at least 0.
+        final_weight: ``mu`` after ``decay_updates`` updates; by default it does not change.
+        decay_updates: Updates over which ``mu`` changes.
+        complement: Multiply the loss of GRPO by ``1 - mu``; ``mu`` is then at most 1.
+        rows: Rows of data an update, over all ranks.
+        name: Name in logs; by default the loss's own.
+    """
+
+    component_field: ClassVar[str] = "loss"
+
+    loss: AuxiliaryLoss
+    weight: float = 0.1
+    final_weight: float | None = None
+    decay_updates: int = 0
+    complement: bool = False
+    rows: int = 32
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        most = 1.0 if self.complement else float("inf")
+        require_range("weight", self.weight, low=0.0, high=most, high_open=not self.complement)
+        if self.final_weight is not None:
+            require_range("final_weight", self.final_weight, low=0.0, high=most, high_open=not self.complement)
+            require(self.decay_updates > 0, "decay_updates", self.decay_updates, "leaves final_weight without a meaning",
+                    "set the updates over which the weight changes, or leave final_weight out")  # fmt: skip
+        require_range("decay_updates", self.decay_updates, low=0)
+        require_range("rows", self.rows, low=1)
+
+    def weight_at(self, update: int) -> float:
+        """``mu`` in update ``update`` of GRPO, counted from 0."""
+        if self.final_weight is None or self.decay_updates == 0:
+            return self.weight
+        return self.weight + (self.final_weight - self.weight) * min(update / self.decay_updates, 1.0)
+
+
+def named_terms(terms: Sequence[AuxiliaryTerm]) -> dict[str, AuxiliaryTerm]:
+    """Auxiliary terms by name.
+
+    Raises:
+        ConfigError: If two share a name, or the loss of GRPO would get a negative weight.
+    """
+    named: dict[str, AuxiliaryTerm] = {}
+    for term in terms:
+        name = term.name or term.loss.name
+        require(name not in named, "model.auxiliary", name, "is the name of two losses", "give each a name of its own")
+        named[name] = term
+    largest = [max(term.weight, term.final_weight or 0.0) for term in terms if term.complement]
+    require(sum(largest) <= 1.0, "model.auxiliary", sum(largest), "is the sum of the weights with complement, above 1",
+            "lower them")  # fmt: skip
+    return named
 
 
 @dataclass(kw_only=True)

@@ -25,7 +25,7 @@ from grpo_lightning.policies.lora import LoRA
 from grpo_lightning.prompts.records import Records
 from grpo_lightning.rewards.entry import RewardEntry
 from grpo_lightning.rewards.function import FunctionReward
-from grpo_lightning.rollout.warmup import warmup_indices
+from grpo_lightning.rollout.auxiliary import drawn_indices
 from grpo_lightning.settings import EvaluationSet, Generation, Warmup
 from grpo_lightning.types import Rollouts
 from helpers.hand_loss import HandLoss, HandRow, hand_loss
@@ -247,7 +247,7 @@ def test_warm_up_trains_the_mean_over_tokens(tmp_path: Path, folder: str) -> Non
         changes.append(fit(tmp_path, module, max_steps=1).change(0))
     assert relative(changes[1], changes[0]) < 1e-10
     fresh = load_policy(folder)
-    order = warmup_indices(0, 5, len(PROMPTS), seed=0)
+    order = drawn_indices(0, 5, len(PROMPTS), seed=0, stream="warmup")
     assert sorted(set(order)) == sorted(order)
     total, steps = torch.zeros((), dtype=torch.float64), 0
     for index in order:

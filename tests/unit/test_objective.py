@@ -45,6 +45,16 @@ class Whole(Rowwise):
     aggregations = None
 
 
+class Weighing(ClippedPolicyLoss):
+    name = "test_weighing"
+    weighs_sampler = True
+
+
+class Restless(ClippedPolicyLoss):
+    name = "test_restless"
+    runs_silent = True
+
+
 class Entropic(ClippedPolicyLoss):
     name = "test_entropic"
     functionals = frozenset({"entropy"})
@@ -66,8 +76,12 @@ def test_illegal_combinations_are_refused_with_the_reason() -> None:
     ):
         objective(Rowwise()).check()
     objective(Rowwise(), "sequence_mean_token_mean").check()
-    with pytest.raises(ConfigError, match=r"model\.loss: 'test_whole' needs a pass over the whole update"):
-        objective(Whole()).check()
+    objective(Whole()).check()
+    with pytest.raises(
+        ConfigError, match=r"model\.correction: 'truncated_importance' would weigh the sampler a second time"
+    ):
+        objective(Weighing(), correction=create("correction", "truncated_importance")).check()
+    objective(Weighing()).check()
     steps = create("correction", "truncated_importance", level="step")
     for loss in (Rowwise(), Groupwise()):
         with pytest.raises(ConfigError, match=r"model\.correction: 'truncated_importance' weighs steps"):
@@ -103,7 +117,15 @@ def test_what_a_kl_asks_for(kl: KLTerm | None, in_loss: bool, reference: bool, l
 
 
 @pytest.mark.parametrize(
-    ("loss", "silent"), [(ClippedPolicyLoss(), False), (Rowwise(), False), (Groupwise(), True), (Entropic(), True)]
+    ("loss", "silent"),
+    [
+        (ClippedPolicyLoss(), False),
+        (Rowwise(), False),
+        (Groupwise(), True),
+        (Entropic(), True),
+        (Whole(), True),
+        (Restless(), True),
+    ],
 )
 def test_losses_that_need_rows_of_advantage_0(loss: PolicyLoss, silent: bool) -> None:
     assert objective(loss).runs_silent_rows == silent

@@ -39,6 +39,8 @@ class Advantage(Component, ABC):
     functionals: ClassVar[frozenset[str]] = frozenset()
     """Functionals of each step's distribution, under the policy at the start of the updates, that a step estimator needs:
     ``log_prob``, ``entropy``, ``sum_of_squares``."""
+    reads_components: ClassVar[bool] = False
+    """Reads the scores of single rewards and their weights instead of the composed reward, so gates have no place."""
     columns: Sequence[str] = ()
     """Columns of the data set whose values it tells apart: ``table.labels``."""
 

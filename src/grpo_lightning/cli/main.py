@@ -18,6 +18,9 @@ TRAINER_COMMANDS = {
     "predict": "write completions of the newest run as JSONL",
 }
 
+EXPLAIN = "explain"
+EXPLAIN_SUMMARY = "the equation that a configuration optimises, its papers and its contradictions"
+
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run one command line.
@@ -57,9 +60,13 @@ def _dispatch(words: list[str]) -> int:
         from grpo_lightning.cli.run import run
 
         return run(command, rest)
+    if command == EXPLAIN:
+        from grpo_lightning.cli.explain import run as run_explain
+
+        return run_explain(rest)
     light = _light_commands()
     if command not in light:
-        fix = near_matches(command, [*TRAINER_COMMANDS, *light])
+        fix = near_matches(command, [*TRAINER_COMMANDS, EXPLAIN, *light])
         raise ConfigError("command", command, "is no command", fix)
     return light[command](rest)
 
@@ -73,7 +80,7 @@ def _light_commands() -> dict[str, Callable[[list[str]], int]]:
 def _overview() -> str:
     from grpo_lightning.cli.light import summaries
 
-    commands = {**TRAINER_COMMANDS, **summaries()}
+    commands = {**TRAINER_COMMANDS, EXPLAIN: EXPLAIN_SUMMARY, **summaries()}
     width = max(map(len, commands))
     lines = [f"  {name:<{width}}  {summary}" for name, summary in commands.items()]
     return "\n".join(

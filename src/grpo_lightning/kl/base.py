@@ -47,6 +47,9 @@ class KLTerm:
         weight: Coefficient, at least 0. With 0 no reference is kept or run.
         where: ``loss`` adds ``weight * KL`` to every step's term; ``reward`` subtracts ``weight * sum_t KL_t`` from the
             row's reward before the advantage.
+        target: Divergence of a row, in nats, that the weight is adapted to (Ziegler et al., arXiv 1909.08593); ``weight``,
+            which must not be 0 then, is where it starts. ``None`` keeps it as it is.
+        horizon: Rows over which the adapted weight changes by a factor of about ``exp(0.2)`` at most; at least 1.
     """
 
     component_field: ClassVar[str] = "estimator"
@@ -54,7 +57,15 @@ class KLTerm:
     estimator: KLEstimator
     weight: float = 0.001
     where: Literal["loss", "reward"] = "loss"
+    target: float | None = None
+    horizon: int = 10000
 
     def __post_init__(self) -> None:
         require_range("weight", self.weight, low=0.0, high=float("inf"), high_open=True)
+        require_range("horizon", self.horizon, low=1, high=float("inf"), high_open=True)
+        if self.target is not None:
+            require_range("target", self.target, low=0.0, high=float("inf"), low_open=True, high_open=True)
+            require(
+                self.weight > 0, "weight", self.weight, "stays 0 whatever the target", "set the weight to start from"
+            )
         require(self.where in ("loss", "reward"), "where", self.where, "is no placement", "set 'loss' or 'reward'")

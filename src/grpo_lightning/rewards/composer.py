@@ -21,6 +21,10 @@ class Composed(NamedTuple):
     """[R] float64: composed reward; NaN where the row abstains."""
     components: dict[str, Tensor]
     """[R] float64 by entry: raw scores; NaN where the entry abstains or does not apply."""
+    weights: dict[str, Tensor]
+    """[R] float64 by entry: weight of the score in the weighted sum, 0 where it is left out; gates and logged ones have 0."""
+    factor_R: Tensor
+    """[R] float64: product of the gates, 1 without."""
 
 
 def entry_name(entry: RewardEntry) -> str:
@@ -78,32 +82,60 @@ def compose(entries: Sequence[RewardEntry], scores: Scores) -> Composed:
     gates = [entry for entry in entries if counts(entry) and entry.gate]
     rows = len(next(iter(components.values()))) if components else 0
     factor_R, gated_R = _product(gates, scores, components, rows)
+    weights = {name: torch.zeros(rows, dtype=torch.float64) for name in components}
     if weighted:
-        sum_R, present_R = _sum(weighted, scores, components, rows)
+        sum_R, present_R = _sum(weighted, scores, components, weights)
         rewards_R = torch.where(present_R, sum_R * factor_R, torch.nan)
     else:
         rewards_R = torch.where(gated_R, factor_R, torch.nan)
     if rewards_R.isinf().any():
         row = int(rewards_R.isinf().nonzero()[0])
         raise RewardError(f"the composed reward of row {row} is not finite: {_row(components, row)}")
-    return Composed(rewards_R, components)
+    return Composed(rewards_R, components, weights, factor_R)
+
+
+def turn_rewards(scores: Scores, composed: Composed, turns: Sequence[int]) -> list[list[float]]:
+    """What each turn of a row earned: a turn's scores by their weights and gates, and all else at the last turn.
+
+    Over a row they add up to its reward; a row that abstains earns nothing.
+
+    Args:
+        scores: Scores of the rows.
+        composed: Their rewards.
+        turns: Turns of each row.
+    """
+    earned = []
+    for row, (count, reward) in enumerate(zip(turns, composed.rewards_R.tolist(), strict=True)):
+        own = [0.0] * max(count, 1)
+        if reward == reward:
+            for name, by_row in scores.turn_scores.items():
+                weight = float(composed.weights[name][row] * composed.factor_R[row])
+                for turn, score in enumerate(by_row[row] or []):
+                    own[turn] += 0.0 if score is None else weight * score
+            own[-1] += reward - sum(own)
+        earned.append(own)
+    return earned
 
 
 def _sum(
-    weighted: Sequence[RewardEntry], scores: Scores, components: dict[str, Tensor], rows: int
+    weighted: Sequence[RewardEntry], scores: Scores, components: dict[str, Tensor], weights: dict[str, Tensor]
 ) -> tuple[Tensor, Tensor]:
-    """The weighted sum, and whether any entry is in it."""
+    """The weighted sum, and whether any entry is in it; the weights that count are written into ``weights``."""
+    rows = len(next(iter(components.values())))
     sum_R = torch.zeros(rows, dtype=torch.float64)
     weight_R, present_weight_R = torch.zeros_like(sum_R), torch.zeros_like(sum_R)
     renormalise_R = torch.zeros(rows, dtype=torch.bool)
     for entry in weighted:
         value_R, applies_R, present_R = _seen(entry, scores, components)
         sum_R += torch.where(present_R, entry.weight * value_R, 0.0)
+        weights[entry_name(entry)] = entry.weight * present_R.to(torch.float64)
         weight_R += abs(entry.weight) * applies_R
         present_weight_R += abs(entry.weight) * present_R
         if entry.on_abstain == "renormalise":
             renormalise_R |= applies_R & ~present_R
     scale_R = torch.where(renormalise_R & (present_weight_R > 0), weight_R / present_weight_R, 1.0)
+    for entry in weighted:
+        weights[entry_name(entry)] *= scale_R
     return sum_R * scale_R, present_weight_R > 0
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -30,6 +30,28 @@ class MicroBatch:
     """[S]; ``None`` where the policy has not moved since it sampled: then they are the current ones."""
     reference_log_probs_S: Tensor | None
     """[S]; ``None`` where no KL term needs them."""
+    rewards_R: Tensor | None = None
+    """[R] float64: composed rewards."""
+    plan_S: Tensor | None = None
+    """[S] what a loss of scope ``update`` planned."""
+    correction_S: Tensor | None = None
+    """[S] weights of a correction that saw the whole update."""
+    old_version: int = 0
+    """Updates that the weights had seen when the rollout's updates began."""
+    version: int = 0
+    """Updates that the current weights have seen."""
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What was decided over a whole update. S counts all steps of this rank's rows, 0 where they are not in the update."""
+
+    plan_S: Tensor | None
+    """[S] the loss's plan, for losses of scope ``update``."""
+    correction_S: Tensor | None
+    """[S] weights of a correction that sees the whole update."""
+    weights_R: Tensor | None
+    """[R] weight of each step of this rank's rows, where the correction takes steps out of the normalisers."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +93,8 @@ class Buffer:
         plans: The updates in order.
         old_log_probs_S: [S] over all steps, or ``None`` for one update.
         reference_log_probs_S: [S] over all steps, or ``None``.
+        rewards_R: [R] float64: composed rewards.
+        version: Updates that the weights had seen when the rollout's updates began.
     """
 
     def __init__(
@@ -80,9 +104,12 @@ class Buffer:
         plans: Sequence[UpdatePlan],
         old_log_probs_S: Tensor | None = None,
         reference_log_probs_S: Tensor | None = None,
+        rewards_R: Tensor | None = None,
+        version: int = 0,
     ) -> None:
         self.rollouts, self.advantages_S, self.plans = rollouts, advantages_S, list(plans)
         self.old_log_probs_S, self.reference_log_probs_S = old_log_probs_S, reference_log_probs_S
+        self.rewards_R, self.version = rewards_R, version
 
     def micro_batch(self, update: int, index: int) -> MicroBatch | None:
         """Micro-batch ``index`` of an update; ``None`` where the update needs fewer."""
@@ -98,6 +125,24 @@ class Buffer:
             advantages_S=self.advantages_S[steps],
             old_log_probs_S=None if self.old_log_probs_S is None else self.old_log_probs_S[steps],
             reference_log_probs_S=None if self.reference_log_probs_S is None else self.reference_log_probs_S[steps],
+            rewards_R=None if self.rewards_R is None else self.rewards_R[rows],
+            old_version=self.version,
+            version=self.version + update,
+        )
+
+    def previewed(self, update: int, index: int, seen: Preview) -> MicroBatch | None:
+        """Micro-batch ``index`` of an update of which a preview was made."""
+        micro = self.micro_batch(update, index)
+        if micro is None:
+            return None
+        rows = self.plans[update].micro_batches[index]
+        steps = self.rollouts.actions.positions(rows)
+        steps = steps[self.rollouts.trainable_S[steps]]
+        return replace(
+            micro,
+            weights_R=micro.weights_R if seen.weights_R is None else seen.weights_R[rows],
+            plan_S=None if seen.plan_S is None else seen.plan_S[steps],
+            correction_S=None if seen.correction_S is None else seen.correction_S[steps],
         )
 
     def run_rows(self) -> list[int]:
@@ -116,6 +161,8 @@ class Buffer:
             "plans": [{"micro_batches": plan.micro_batches, "weights_R": plan.weights_R} for plan in self.plans],
             "old_log_probs_S": self.old_log_probs_S,
             "reference_log_probs_S": self.reference_log_probs_S,
+            "rewards_R": self.rewards_R,
+            "version": self.version,
         }
 
     @classmethod
@@ -127,10 +174,12 @@ class Buffer:
             [UpdatePlan(**plan) for plan in state["plans"]],
             state["old_log_probs_S"],
             state["reference_log_probs_S"],
+            state["rewards_R"],
+            state["version"],
         )
 
 
-def fill(collected: Collected, settings: BufferSettings, rollout: int) -> Buffer:
+def fill(collected: Collected, settings: BufferSettings, rollout: int, version: int = 0) -> Buffer:
     """Deal a rollout into updates, groups whole and equally on all ranks, and those into micro-batches.
 
     A normaliser counts the kept rows of the update on all ranks that have a trainable step and are not masked as
@@ -154,7 +203,7 @@ def fill(collected: Collected, settings: BufferSettings, rollout: int) -> Buffer
                 weights_R[in_update_R] = settings.aggregation.step_weights(rows)
             local = (in_update_R & run_R)[own].nonzero().squeeze(1)
             plans.append(UpdatePlan(_micro_batches(rollouts, local, settings), weights_R[own]))
-    return Buffer(rollouts, collected.advantages_S, plans)
+    return Buffer(rollouts, collected.advantages_S, plans, rewards_R=table.rewards_R[own], version=version)
 
 
 def run_mask(collected: Collected, buffer: Buffer) -> Tensor:

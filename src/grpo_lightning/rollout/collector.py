@@ -11,34 +11,15 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from grpo_lightning.advantages.base import Advantage
-from grpo_lightning.kl.base import KLInputs, KLTerm
-from grpo_lightning.rewards.composer import compose
-from grpo_lightning.rewards.entry import RewardEntry
-from grpo_lightning.rewards.runner import score_entries
 from grpo_lightning.rollout import world
+from grpo_lightning.rollout.credit import Credit, rollout_steps
+from grpo_lightning.rollout.judging import Judging
 from grpo_lightning.rollout.play import Group, PlaySettings, play
-from grpo_lightning.rollout.scoring import score
-from grpo_lightning.rollout.table import GatheredTable, gather_table, local_table
-from grpo_lightning.selectors.base import Selector
-from grpo_lightning.transforms.base import Transform
+from grpo_lightning.rollout.table import GatheredTable, gather_table
 from grpo_lightning.types import Episode, Rollouts, RolloutTable
 
 Draw = Callable[[int], list[tuple[str, int]]]
 """Draws the next n prompts of the curriculum, as (data set, index)."""
-
-
-@dataclass(frozen=True)
-class Judging:
-    """Who scores, and what a score means."""
-
-    entries: Sequence[RewardEntry]
-    advantage: Advantage
-    transforms: Sequence[Transform]
-    selector: Selector
-    kl: KLTerm | None
-    budget: int
-    """Tokens of a micro-batch, for passes without gradient."""
 
 
 @dataclass
@@ -62,6 +43,8 @@ class Collected:
     """Steps written by the policy on this rank, in all rounds."""
     failures: Counter[str]
     seconds: dict[str, float] = field(default_factory=dict)
+    kl_R: Tensor | None = None
+    """[R] float64 over this rank's rows: KL that each row paid from its reward, before the coefficient."""
 
     @contextmanager
     def timed(self, phase: str) -> Iterator[None]:
@@ -79,6 +62,7 @@ class Collector:
         draw: Draws prompts, equally on all ranks.
         group: Makes the group of an ordinal from a (data set, index).
         groups: Groups of a rollout, all ranks.
+        greedy: Who plays the greedy completions, for an estimator that asks for them.
     """
 
     def __init__(
@@ -88,7 +72,9 @@ class Collector:
         draw: Draw,
         group: Callable[[int, tuple[str, int]], Group],
         groups: int,
+        greedy: PlaySettings | None = None,
     ) -> None:
+        self.greedy = greedy
         self.settings, self.judging, self._draw, self._group, self.groups = settings, judging, draw, group, groups
         self._submitted: dict[int, tuple[list[tuple[str, int]], int]] = {}
 
@@ -129,9 +115,10 @@ class Collector:
                 attempt + 1,
                 redrawn + len(again),
             )
+        self.judging.advantage.observe(collected.gathered.table)
         return replace(
             collected,
-            keep_R=selection.keep_R & collected.gathered.table.valid_R,
+            keep_R=selection.keep_R & collected.keep_R,
             prompts=prompts,
             redrawn=redrawn,
             sampled_steps=sampled,
@@ -153,46 +140,45 @@ class Collector:
         parts: dict[int, _Part] = {}
         if ordinals:
             groups = [self._group(ordinal, prompts[ordinal]) for ordinal in ordinals]
+            address = {"rollout": rollout, "attempt": attempt, "version": version}
             try:
                 with _timed(seconds, "generate"):
-                    rollouts, episodes = play(self.settings, groups, rollout=rollout, attempt=attempt, version=version)
+                    rollouts, episodes = play(self.settings, groups, **address)
+                    greedy = None if self.greedy is None else play(self.greedy, groups, **address)
                 with _timed(seconds, "reward"):
-                    table = self._table(rollouts, episodes, version, failures)
+                    stage = self.settings.stream
+                    table, earned = self.judging.table(rollouts, episodes, version, stage, failures)
+                    if greedy is not None:
+                        greedy_G = self.judging.table(*greedy, version, stage, failures)[0].rewards_R
+                        table = replace(
+                            table, greedy_rewards_R=greedy_G.repeat_interleave(self.settings.members, dim=0)
+                        )
                 with _timed(seconds, "score"):
-                    table = self._penalise(rollouts, table)
+                    table, credit, kl_R = self.judging.account(self.settings.policy, rollouts, table, earned)
             except Exception as raised:
                 error = raised
             else:
-                parts = _split(rollouts, episodes, table, self.settings.members, ordinals)
+                whole = _Part(rollouts, episodes, table, credit, kl_R)
+                parts = _split(whole, self.settings.members, ordinals)
         world.raise_together(error)
         return parts
-
-    def _table(self, rollouts: Rollouts, episodes: list[Episode], version: int, failures: Counter[str]) -> RolloutTable:
-        scores = score_entries(self.judging.entries, episodes, update=version, stage=self.settings.stream)
-        failures.update(scores.failures)
-        composed = compose(self.judging.entries, scores)
-        return local_table(rollouts, episodes, composed.rewards_R, composed.components, scores.epsilon)
-
-    def _penalise(self, rollouts: Rollouts, table: RolloutTable) -> RolloutTable:
-        """Subtract ``weight * sum_t KL_t`` from the rewards, where the configuration puts the KL there."""
-        kl = self.judging.kl
-        if kl is None or kl.where != "reward" or kl.weight == 0:
-            return table
-        rows = range(len(rollouts))
-        policy, budget = self.settings.policy, self.judging.budget
-        old_S = score(policy, rollouts, rows, budget, "current")
-        reference_S = score(policy, rollouts, rows, budget, "reference")
-        values_S = kl.estimator(KLInputs(old_S, reference_S, old_S)).double() * rollouts.trainable_S
-        penalty_R = torch.zeros(len(rollouts), dtype=torch.float64).index_add_(0, rollouts.row_S, values_S)
-        epsilon = max(table.reward_epsilon, torch.finfo(old_S.dtype).eps)
-        return replace(table, rewards_R=table.rewards_R - kl.weight * penalty_R, reward_epsilon=epsilon)
 
     def _judge(self, parts: Sequence[_Part]) -> Collected:
         """Advantages of the rollout as it stands, equal on all ranks."""
         rollouts = Rollouts.cat([part.rollouts for part in parts])
+        episodes = [episode for part in parts for episode in part.episodes]
         gathered = gather_table(RolloutTable.cat([part.table for part in parts]))
-        advantages_R = self.judging.advantage(gathered.table)
+        subset_R = self.judging.selector.subset(gathered.table) & gathered.table.valid_R
+        table = replace(gathered.table, valid_R=subset_R)
         advantages_S: Tensor | None = None
+        credits = [part.credit for part in parts if part.credit is not None]
+        if credits:
+            steps = rollout_steps(rollouts, episodes, gathered, Credit.cat(credits))
+            advantages_S = torch.zeros(rollouts.trainable_S.shape[0], dtype=torch.float64)
+            advantages_S[rollouts.trainable_S] = self.judging.advantage(table, steps)
+            advantages_R = torch.zeros(len(table), dtype=torch.float64)
+        else:
+            advantages_R = self.judging.advantage(table)
         for transform in self.judging.transforms:
             if transform.level == "row":
                 advantages_R = transform(advantages_R, gathered.table, rollouts)
@@ -205,37 +191,45 @@ class Collector:
             advantages_R = _largest(advantages_S, rollouts)
         return Collected(
             rollouts=rollouts,
-            episodes=[episode for part in parts for episode in part.episodes],
+            episodes=episodes,
             gathered=gathered,
             advantages_R=advantages_R,
             advantages_S=advantages_S,
-            keep_R=gathered.table.valid_R,
+            keep_R=subset_R,
             prompts=[],
             redrawn=0,
             sampled_steps=0,
             failures=Counter(),
+            kl_R=torch.cat([part.kl_R for part in parts if part.kl_R is not None]) if self.judging.penalises else None,
         )
 
 
 @dataclass(frozen=True)
 class _Part:
-    """One group of this rank."""
+    """Some rows of this rank."""
 
     rollouts: Rollouts
     episodes: list[Episode]
     table: RolloutTable
+    credit: Credit | None
+    kl_R: Tensor | None
 
 
-def _split(
-    rollouts: Rollouts, episodes: list[Episode], table: RolloutTable, members: int, ordinals: Sequence[int]
-) -> dict[int, _Part]:
+def _split(part: _Part, members: int, ordinals: Sequence[int]) -> dict[int, _Part]:
+    """One part a group."""
     parts = {}
     for position, ordinal in enumerate(ordinals):
         rows = torch.arange(position * members, (position + 1) * members)
-        own = rollouts.select(rows)
+        own = part.rollouts.select(rows)
         prompt = own.prompts.select(own.prompt_R[:1])
         own = replace(own, prompts=prompt, prompt_R=torch.zeros_like(own.prompt_R))
-        parts[ordinal] = _Part(own, [episodes[row] for row in rows.tolist()], table.select(rows))
+        parts[ordinal] = _Part(
+            own,
+            [part.episodes[row] for row in rows.tolist()],
+            part.table.select(rows),
+            None if part.credit is None else part.credit.select(part.rollouts.actions.positions(rows)),
+            None if part.kl_R is None else part.kl_R[rows],
+        )
     return parts
 
 

@@ -59,6 +59,8 @@ class _Row:
     supports: list[Tensor] = field(default_factory=list)
     finish: FinishReason = FinishReason.STOP
     version: int = 0
+    state: str | None = None
+    """Key of the state in which the next turn begins."""
 
 
 @torch.no_grad()
@@ -83,7 +85,9 @@ def play(
         for member in range(settings.members)
     ]
     environment = settings.environment
-    environment.start([row.episode for row in rows])
+    states = environment.start([row.episode for row in rows])
+    for row, state in zip(rows, states or [None] * len(rows), strict=True):
+        row.state = state
     live = rows
     for turn in range(environment.max_turns):
         if not live:
@@ -138,7 +142,8 @@ def _append(policy: Policy, live: Sequence[_Row], completions: Completions, turn
         row.supports += supports[offsets[index] : offsets[index] + count]
         row.finish = FinishReason(finish[index])
         row.version = version if completions.version is None else completions.version
-        row.episode.turns.append(Turn(tokens[index], policy.decode(tokens[index]), row.finish))
+        turn_written = Turn(tokens[index], policy.decode(tokens[index]), row.finish, state=row.state)
+        row.episode.turns.append(turn_written)
         row.episode.log_probs += log_probs[index]
 
 
@@ -154,7 +159,7 @@ def _answer(settings: PlaySettings, live: Sequence[_Row], turn: int) -> list[_Ro
     going = []
     for row, observation in zip(live, environment.step([row.episode for row in live]), strict=True):
         written = row.episode.turns[-1]
-        written.reward = observation.reward
+        written.reward, row.state = observation.reward, observation.state
         if observation.text is None or row.finish is FinishReason.LENGTH:
             continue
         text, tokens = _shown(settings, row, observation.text)

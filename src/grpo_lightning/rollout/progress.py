@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
-from grpo_lightning.component import Component
 from grpo_lightning.rollout import world
 from grpo_lightning.rollout.buffer import Buffer
 
@@ -46,7 +45,14 @@ class Committed:
         )
 
 
-def component_states(parts: Mapping[str, Component]) -> dict[str, dict[str, Any]]:
+class Stateful(Protocol):
+    """What has a state."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state; empty if there is none."""
+
+
+def component_states(parts: Mapping[str, Stateful]) -> dict[str, dict[str, Any]]:
     """State of each part that has one."""
     states = {name: part.state_dict() for name, part in parts.items()}
     return {name: state for name, state in states.items() if state}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import torch
 from torch import Tensor
@@ -29,13 +29,35 @@ def score(policy: Policy, rollouts: Rollouts, rows: Sequence[int], budget: int, 
         budget: Tokens of a micro-batch.
         weights: ``current`` or ``reference``.
     """
-    parts = [torch.tensor([rows[i] for i in part]) for part in pack(row_costs(rollouts, rows), budget)]
-    return score_parts(policy, rollouts, parts, weights)
+    return score_parts(policy, rollouts, packed(rollouts, rows, budget), weights)
+
+
+def packed(rollouts: Rollouts, rows: Sequence[int], budget: int) -> list[Tensor]:
+    """int64 row indices in micro-batches of at most ``budget`` tokens."""
+    return [torch.tensor([rows[i] for i in part]) for part in pack(row_costs(rollouts, rows), budget)]
+
+
+def score_parts(policy: Policy, rollouts: Rollouts, parts: Sequence[Tensor], weights: Weights) -> Tensor:
+    """[S]: log-probabilities of the trainable steps of the rows in ``parts``; 0 at all other steps.
+
+    Args:
+        policy: The policy.
+        rollouts: All rows.
+        parts: int64 row indices, one tensor a micro-batch; a row that occurs twice keeps its first value.
+        weights: ``current`` or ``reference``.
+    """
+    return functionals_of_parts(policy, rollouts, parts, weights)["log_prob"]
 
 
 @torch.no_grad()
-def score_parts(policy: Policy, rollouts: Rollouts, parts: Sequence[Tensor], weights: Weights) -> Tensor:
-    """[S]: log-probabilities of the trainable steps of the rows in ``parts``; 0 at all other steps.
+def functionals_of_parts(
+    policy: Policy,
+    rollouts: Rollouts,
+    parts: Sequence[Tensor],
+    weights: Weights = "current",
+    names: Collection[str] = (),
+) -> dict[str, Tensor]:
+    """[S] by name: ``log_prob`` and ``names`` at the trainable steps of the rows in ``parts``; 0 at all other steps.
 
     Rows that are scored in the company in which they are trained get the same bits: a ratio or a KL of weights that have
     not moved is then exactly 1 or 0.
@@ -45,18 +67,23 @@ def score_parts(policy: Policy, rollouts: Rollouts, parts: Sequence[Tensor], wei
         rollouts: All rows.
         parts: int64 row indices, one tensor a micro-batch; a row that occurs twice keeps its first value.
         weights: ``current`` or ``reference``.
+        names: Functionals beside ``log_prob``.
     """
-    result_S: Tensor | None = None
+    wanted = sorted({"log_prob", *names})
+    extra = [name for name in wanted if name != "log_prob"]
+    result: dict[str, Tensor] = {}
     row_S, scored_R = rollouts.row_S, torch.zeros(len(rollouts), dtype=torch.bool)
     for index in parts:
         if bool(scored_R[index].all()):
             continue
-        values = policy(rollouts.select(index), weights=weights)["log_prob"].cpu()
-        if result_S is None:
-            result_S = torch.zeros(rollouts.trainable_S.shape[0], dtype=values.dtype)
+        values = policy(rollouts.select(index), functionals=extra, weights=weights)
         steps = rollouts.actions.positions(index)
         steps = steps[rollouts.trainable_S[steps]]
         fresh = ~scored_R[row_S[steps]]
-        result_S[steps[fresh]] = values[fresh]
+        for name in wanted:
+            value_S = values[name].cpu()
+            if name not in result:
+                result[name] = torch.zeros(rollouts.trainable_S.shape[0], dtype=value_S.dtype)
+            result[name][steps[fresh]] = value_S[fresh]
         scored_R[index] = True
-    return torch.zeros(rollouts.trainable_S.shape[0]) if result_S is None else result_S
+    return result or {name: torch.zeros(rollouts.trainable_S.shape[0]) for name in wanted}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,6 +33,8 @@ def local_table(
     rewards_R: Tensor,
     components: Mapping[str, Tensor],
     reward_epsilon: float,
+    weights: Mapping[str, Tensor] | None = None,
+    columns: Sequence[str] = (),
 ) -> RolloutTable:
     """The table of one rank's rows.
 
@@ -41,6 +44,8 @@ def local_table(
         rewards_R: [R] float64: composed rewards, NaN where a row abstains.
         components: [R] float64 by reward name.
         reward_epsilon: Machine epsilon of the type the rewards arrived in.
+        weights: [R] float64 by reward name.
+        columns: Columns of the data set whose values the estimator tells apart.
     """
     lengths_R = rollouts.lengths_R
     return RolloutTable(
@@ -55,7 +60,17 @@ def local_table(
         finish_R=rollouts.finish_R,
         components=dict(components),
         reward_epsilon=reward_epsilon,
+        weights=dict(weights or {}),
+        labels={
+            column: torch.tensor([key(episode.prompt.columns.get(column)) for episode in episodes], dtype=torch.int64)
+            for column in columns
+        },
     )
+
+
+def key(value: object) -> int:
+    """A number of 63 bits for a value, equal for equal values in every process and run; collisions do not happen."""
+    return int.from_bytes(hashlib.blake2b(repr(value).encode(), digest_size=8).digest(), "big") >> 1
 
 
 def _prompt_id(prompt: Prompt) -> int:

@@ -76,7 +76,7 @@ def test_a_row_keeps_its_first_value(rows: list[HandRow]) -> None:
     calls: list[list[int]] = []
 
     class Counting:
-        def __call__(self, selected: object, weights: str) -> dict[str, torch.Tensor]:
+        def __call__(self, selected: object, functionals: object, weights: str) -> dict[str, torch.Tensor]:
             members = selected.trajectory_R.tolist()  # type: ignore[attr-defined]
             calls.append(members)
             steps = int(selected.trainable_S.sum())  # type: ignore[attr-defined]

@@ -1,0 +1,86 @@
+"""Evaluation sets during a run: completing, scoring and reporting them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from grpo_lightning.data.datamodule import EvaluationBatch, GRPODataModule
+from grpo_lightning.evaluation import EvaluationMetrics
+from grpo_lightning.registry import build
+from grpo_lightning.reports import EvaluationReport
+from grpo_lightning.rewards.composer import entry_name
+from grpo_lightning.rollout.evaluate import EvaluatedRow, evaluate
+from grpo_lightning.rollout.play import Group, PlaySettings
+from grpo_lightning.rollout.samples import evaluation_samples
+from grpo_lightning.settings import EvaluationSet
+
+if TYPE_CHECKING:
+    from grpo_lightning.module import GRPOModule
+
+
+class Evaluations:
+    """The evaluation sets of a run and their statistics since the last report.
+
+    Args:
+        module: The module of the run.
+        data: Its data.
+        play_settings: Makes the settings of a stream: its name, and what changes.
+    """
+
+    def __init__(self, module: GRPOModule, data: GRPODataModule, play_settings: Callable[..., PlaySettings]) -> None:
+        self.module, self.data, self._play_settings = module, data, play_settings
+        self._evaluations: dict[tuple[str, str], tuple[EvaluationMetrics, list[EvaluatedRow]]] = {}
+
+    def evaluate(self, batch: EvaluationBatch, kind: str) -> list[EvaluatedRow]:
+        """Complete and score some prompts of an evaluation set, and add them to its statistics."""
+        module, name, version = self.module, batch.dataset, self.module.trainer.global_step
+        settings = (self.data.validation if kind == "validation" else self.data.test)[name]
+        prompts = self.data.evaluation_sets[kind, name]
+        sampler = build("sampler", settings.sampler, f"data.{kind}.{name}.sampler")
+        play_settings = self._play_settings(f"{kind}/{name}", sampler=sampler, members=settings.samples)
+        groups = [Group(index, prompts.prompt(index), prompts.encoded(index)) for index in batch.indices]
+        rows = evaluate(
+            play_settings, module.rewards, groups, batch.indices, version=version, threshold=settings.correct
+        )
+        metrics, kept = self._evaluation(kind, name, settings)
+        metrics.update([row.statistics() for row in rows])
+        kept += rows[: max(0, 8 - len(kept))]
+        return rows
+
+    def _evaluation(
+        self, kind: str, name: str, settings: EvaluationSet
+    ) -> tuple[EvaluationMetrics, list[EvaluatedRow]]:
+        """The statistics of an evaluation set since its last report, and a few rows to show."""
+        if (kind, name) not in self._evaluations:
+            components = [entry_name(entry) for entry in self.module.rewards]
+            metrics = EvaluationMetrics(k=settings.k or [1], components=components).to(self.module.device)
+            self._evaluations[kind, name] = (metrics, [])
+        return self._evaluations[kind, name]
+
+    def baseline(self) -> list[EvaluationReport]:
+        """Evaluate every validation set before the first rollout, so that a curve has a start; log it at once."""
+        trainer, every = self.module.trainer, self.data.validate_every
+        step = trainer.global_step
+        if not every or (step and step % every == 0):
+            return []  # never, or just done
+        for loader in self.data.val_dataloader():
+            for batch in loader:
+                self.evaluate(batch, "validation")
+        reports = self.reports("validation")
+        for logger in trainer.loggers:
+            for report in reports:
+                metrics = {f"validation/{report.dataset}/{name}": value for name, value in report.metrics.items()}
+                logger.log_metrics(metrics, step=step)
+        return reports
+
+    def reports(self, kind: str) -> list[EvaluationReport]:
+        """Reports of the sets evaluated since the last call; a collective."""
+        sets = self.data.validation if kind == "validation" else self.data.test
+        reported = []
+        for name, settings in sets.items():
+            metrics, rows = self._evaluation(kind, name, settings)
+            del self._evaluations[kind, name]
+            size = len(self.data.evaluation_sets[kind, name])
+            reported.append(EvaluationReport(name, size, settings.samples, metrics.compute(), evaluation_samples(rows)))
+        return reported

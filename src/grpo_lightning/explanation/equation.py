@@ -1,0 +1,217 @@
+"""The equation of a run, assembled from the equations of its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from grpo_lightning.component import Component
+from grpo_lightning.explanation.warnings import contradictions
+from grpo_lightning.formula import Formula, latex_number, number
+from grpo_lightning.rewards.composer import counts, entry_name
+
+if TYPE_CHECKING:
+    from grpo_lightning.module import GRPOModule
+    from grpo_lightning.settings import AuxiliaryTerm
+
+TERMS = {"step": ("l_it", r"\ell_{i,t}"), "update": ("l_it", r"\ell_{i,t}"), "sequence": ("l_i", r"\ell_i"),
+         "group": ("l_g(i)", r"\ell_{g(i)}")}  # fmt: skip
+"""Name of a policy term by the scope of its loss, in text and in LaTeX."""
+CLIPPING = ("clipped", "gspo", "gspo_token", "luspo", "gmpo", "fipo", "clip_cov")
+"""Losses whose ratio is to the old policy."""
+SHARED = {
+    "i, t, g": "row (one completion), trainable step of the row, group of the row",
+    "r_i": "reward of the row",
+    "pi_theta, pi_old": "the policy being trained; itself at the start of the rollout's updates",
+    "mu": "the policy that sampled, with temperature and support",
+    "pi_ref": "the reference policy, as it was when GRPO began",
+    "rho_it": "pi_theta(y_it) / pi_old(y_it)",
+    "d_it": "log pi_theta(y_it) - log pi_ref(y_it)",
+    "sg[x]": "x without gradient",
+}
+"""Symbols that every equation shares."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One line of an explanation."""
+
+    role: str
+    """What the part is for: ``policy term``, ``advantage``, ..."""
+    name: str
+    """Registered name of the component; empty if it is none."""
+    formula: Formula
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What is optimised."""
+
+    objective: Formula
+    """What is minimised in an update."""
+    parts: list[Part]
+    symbols: dict[str, str]
+    """Meaning of the symbols that occur."""
+    sources: list[str]
+    """Papers, each once."""
+    warnings: list[str]
+    notes: list[str] = field(default_factory=list)
+    """Facts that are no contradictions: what is counted, what is run."""
+
+
+def explain(module: GRPOModule) -> Explanation:
+    """The equation that a module optimises, from the equations of its parts. Nothing is loaded.
+
+    Args:
+        module: The module; its weights need not be there.
+    """
+    parts = list(_parts(module))
+    symbols: dict[str, str] = {}
+    for part in parts:
+        symbols |= part.formula.symbols
+    objective = _objective(module)
+    shown = " ".join([objective.text, *(part.formula.text for part in parts)])
+    shared = {name: meaning for name, meaning in SHARED.items() if any(each in shown for each in name.split(", "))}
+    sources = list(dict.fromkeys(source for part in parts for source in part.formula.sources))
+    return Explanation(objective, parts, shared | symbols, sources, contradictions(module), _notes(module))
+
+
+def _objective(module: GRPOModule) -> Formula:
+    objective = module.objective
+    text, latex = TERMS[objective.loss.scope]
+    if objective.correction is not None:
+        weight, latex_weight = ("c_it", "c_{i,t}") if objective.correction.level == "step" else ("c_i", "c_i")
+        text, latex = f"{weight} {text}", f"{latex_weight}\\, {latex}"
+    if objective.kl_in_loss and objective.kl is not None:
+        if objective.kl_controller is not None:
+            text, latex = f"{text} + beta k_it", f"{latex} + \\beta\\, k_{{i,t}}"
+        else:
+            beta = objective.kl.weight
+            text, latex = f"{text} + {number(beta)} k_it", f"{latex} + {latex_number(beta)}\\, k_{{i,t}}"
+    if objective.entropy is not None:
+        bonus = objective.entropy.formula()
+        text, latex = f"{text} - {bonus.text.lstrip('-')}", f"{latex} - {bonus.latex.lstrip('-')}"
+    before = _formula(objective.aggregation, "sum_i sum_t w_i", r"\sum_i \sum_t w_i")
+    text, latex = f"{before.text} [ {text} ]", f"{before.latex} \\left[ {latex} \\right]"
+    terms = module.auxiliary
+    taken = [(name, term) for name, term in terms.items() if term.complement]
+    if taken:
+        text = f"(1 - {' - '.join(_mu(n, t)[0] for n, t in taken)}) {text}"
+        latex = f"(1 - {' - '.join(_mu(n, t)[1] for n, t in taken)}) {latex}"
+    for name, term in terms.items():
+        text, latex = (
+            f"{text} + {_mu(name, term)[0]} L_{name}",
+            f"{latex} + {_mu(name, term)[1]} \\mathcal L_{{{_tex(name)}}}",
+        )
+    return Formula(f"L(theta) = {text}", f"\\mathcal L(\\theta) = {latex}")
+
+
+def _mu(name: str, term: AuxiliaryTerm) -> tuple[str, str]:
+    changes = term.final_weight is not None and term.final_weight != term.weight
+    return (f"mu_{name}", f"\\mu_{{{_tex(name)}}}") if changes else _both(term.weight)
+
+
+def _both(value: float) -> tuple[str, str]:
+    return number(value), latex_number(value)
+
+
+def _parts(module: GRPOModule) -> Iterator[Part]:
+    objective = module.objective
+    term, latex = TERMS[objective.loss.scope]
+    yield _part("policy term", objective.loss, term, latex)
+    if objective.correction is not None:
+        yield _part("correction", objective.correction, "c_it", "c_{i,t}")
+    left = ("A_it", "A_{i,t}") if module.advantage.per == "step" else ("A_i", "A_i")
+    yield _part("advantage", module.advantage, *left)
+    for transform in module.transforms:
+        yield _part("then", transform, *left)
+    yield Part("reward", "", _reward(module))
+    if module.kl is not None and module.kl.weight > 0:
+        yield _part("KL", module.kl.estimator, "k_it", "k_{i,t}")
+        if objective.kl_controller is not None:
+            yield Part("KL coefficient", "", objective.kl_controller.formula())
+    if objective.entropy is not None:
+        bonus = objective.entropy.formula()
+        yield Part(
+            "entropy",
+            "",
+            Formula(
+                "H_it = -sum_v pi_theta(v) log pi_theta(v)",
+                r"H_{i,t} = -\sum_v \pi_\theta(v) \log \pi_\theta(v)",
+                bonus.symbols,
+                bonus.sources,
+            ),
+        )
+    yield _part("aggregation", objective.aggregation, "sum_i sum_t w_i", r"\sum_i \sum_t w_i")
+    for name, beside in module.auxiliary.items():
+        yield _part("auxiliary", beside.loss, f"L_{name}", f"\\mathcal L_{{{_tex(name)}}}")
+        if _mu(name, beside)[0].startswith("mu_"):
+            yield Part("its weight", "", _schedule(name, beside))
+
+
+def _schedule(name: str, term: AuxiliaryTerm) -> Formula:
+    first, last, over = term.weight, term.final_weight or 0.0, term.decay_updates
+    return Formula(
+        f"mu_{name} = {number(first)} + ({number(last)} - {number(first)}) min(u / {over}, 1)",
+        f"\\mu_{{{_tex(name)}}} = {latex_number(first)} + ({latex_number(last)} - {latex_number(first)}) \\min(u / {over}, 1)",
+        {"u": "updates of GRPO taken"},
+    )
+
+
+def _part(role: str, component: Component, text: str, latex: str) -> Part:
+    return Part(
+        role,
+        component.name,
+        _formula(component, f"{text} = {component.name}", f"{latex} = \\text{{{_tex(component.name)}}}"),
+    )
+
+
+def _formula(component: Component, text: str, latex: str) -> Formula:
+    """The component's own equation; its name where it has none."""
+    found: Any = component.formula()
+    if isinstance(found, Formula):
+        return found
+    first = (type(component).__doc__ or "").strip().partition("\n")[0]
+    return Formula(text, latex, {component.name: first} if first else {})
+
+
+def _reward(module: GRPOModule) -> Formula:
+    weighted = [entry for entry in module.rewards if counts(entry) and not entry.gate]
+    gates = [entry for entry in module.rewards if counts(entry) and entry.gate]
+    text = " + ".join(f"{number(entry.weight)} {entry_name(entry)}_i" for entry in weighted)
+    latex = " + ".join(f"{latex_number(entry.weight)}\\, \\text{{{_tex(entry_name(entry))}}}_i" for entry in weighted)
+    if gates:
+        text = " ".join([f"({text})" if text else "", *(f"{entry_name(entry)}_i" for entry in gates)]).strip()
+        product = "\\, ".join(f"\\text{{{_tex(entry_name(entry))}}}_i" for entry in gates)
+        latex = f"\\left({latex}\\right) {product}" if latex else product
+    objective = module.objective
+    if module.kl is not None and module.kl.where == "reward" and module.kl.weight > 0:
+        beta = ("beta", r"\beta") if objective.kl_controller is not None else _both(module.kl.weight)
+        text, latex = f"{text} - {beta[0]} sum_t k_it", f"{latex} - {beta[1]} \\sum_t k_{{i,t}}"
+    return Formula(f"r_i = {text}", f"r_i = {latex}")
+
+
+def _notes(module: GRPOModule) -> list[str]:
+    objective = module.objective
+    masked = ", rows cut off by a limit left out" if module.generation.mask_truncated else ""
+    notes = [f"rows counted: those with a trainable step that the selector {module.selector.name!r} keeps, on all ranks, "
+             f"rows of advantage 0 among them{masked}"]  # fmt: skip
+    if objective.loss.scope in ("sequence", "group"):
+        notes.append(f"the loss has one term a {objective.loss.scope.replace('sequence', 'row')}; it counts as that term at "
+                     "each of its steps")  # fmt: skip
+    if not objective.runs_silent_rows:
+        notes.append("rows of advantage 0 are counted and not run: no term needs them")
+    updates = module.epochs_per_rollout * module.updates_per_rollout
+    if updates == 1 and objective.loss.name in CLIPPING:
+        notes.append(f"a rollout is trained in one update, so pi_theta = pi_old: loss {objective.loss.name!r} neither "
+                     "clips nor masks anything")  # fmt: skip
+    if objective.needs_preview:
+        notes.append("every update begins with a pass over all its rows without gradient")
+    if objective.correction is not None and objective.correction.denominator == "remaining":
+        notes.append("steps whose correction is 0 leave the normalisers")
+    return notes
+
+
+def _tex(name: str) -> str:
+    return name.replace("_", r"\_")

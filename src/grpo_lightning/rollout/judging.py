@@ -1,0 +1,84 @@
+"""Who scores a rollout, what a score means, and what each row and step has earned by it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from grpo_lightning.advantages.base import Advantage
+from grpo_lightning.kl.base import KLInputs, KLTerm
+from grpo_lightning.policies.base import Policy
+from grpo_lightning.rewards.composer import compose, turn_rewards
+from grpo_lightning.rewards.entry import RewardEntry
+from grpo_lightning.rewards.runner import score_entries
+from grpo_lightning.rollout.credit import Credit, step_rewards
+from grpo_lightning.rollout.scoring import functionals_of_parts, packed, score_parts
+from grpo_lightning.rollout.table import local_table
+from grpo_lightning.selectors.base import Selector
+from grpo_lightning.transforms.base import Transform
+from grpo_lightning.types import Episode, Rollouts, RolloutTable
+
+
+@dataclass(frozen=True)
+class Judging:
+    """Who scores, and what a score means."""
+
+    entries: Sequence[RewardEntry]
+    advantage: Advantage
+    transforms: Sequence[Transform]
+    selector: Selector
+    kl: KLTerm | None
+    budget: int
+    """Tokens of a micro-batch, for passes without gradient."""
+    kl_weight: Callable[[], float] = float
+    """The coefficient of a KL in the reward, now."""
+
+    @property
+    def penalises(self) -> bool:
+        """Whether a KL is paid from the reward."""
+        return self.kl is not None and self.kl.where == "reward" and self.kl.weight > 0
+
+    def table(
+        self, rollouts: Rollouts, episodes: list[Episode], version: int, stage: str, failures: Counter[str]
+    ) -> tuple[RolloutTable, list[list[float]]]:
+        """Scalars of some rows, and what each of their turns earned."""
+        scores = score_entries(self.entries, episodes, update=version, stage=stage)
+        failures.update(scores.failures)
+        composed = compose(self.entries, scores)
+        columns = self.advantage.columns
+        table = local_table(
+            rollouts, episodes, composed.rewards_R, composed.components, scores.epsilon, composed.weights, columns
+        )
+        return table, turn_rewards(scores, composed, table.turns_R.tolist())
+
+    def account(
+        self, policy: Policy, rollouts: Rollouts, table: RolloutTable, earned: list[list[float]]
+    ) -> tuple[RolloutTable, Credit | None, Tensor | None]:
+        """Take what a KL costs from the rewards, where the configuration puts it there, and tell what each step earned."""
+        per_step = self.advantage.per == "step"
+        names = self.advantage.functionals if per_step else frozenset()
+        if not (self.penalises or per_step):
+            return table, None, None
+        functionals: dict[str, Tensor] = {}
+        penalty_S = kl_R = None
+        if self.penalises or names:
+            parts = packed(rollouts, range(len(rollouts)), self.budget)
+            functionals = functionals_of_parts(policy, rollouts, parts, "current", names)
+        if self.penalises and self.kl is not None:
+            old_S = functionals["log_prob"]
+            reference_S = score_parts(policy, rollouts, parts, "reference")
+            values_S = self.kl.estimator(KLInputs(old_S, reference_S, old_S)).double()
+            values_S = torch.where(rollouts.trainable_S, values_S, 0.0)
+            kl_R = torch.zeros(len(rollouts), dtype=torch.float64).index_add_(0, rollouts.row_S, values_S)
+            epsilon = max(table.reward_epsilon, torch.finfo(old_S.dtype).eps)
+            weight = self.kl_weight()
+            table = replace(table, rewards_R=table.rewards_R - weight * kl_R, reward_epsilon=epsilon)
+            penalty_S = weight * values_S
+        if not per_step:
+            return table, None, kl_R
+        doubles = {name: functionals[name].double() for name in {"log_prob", *names} & functionals.keys()}
+        return table, Credit(step_rewards(rollouts, earned, penalty_S), doubles), kl_R

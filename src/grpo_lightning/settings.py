@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
@@ -59,14 +60,17 @@ class AuxiliaryTerm:
     """A loss beside GRPO, over rows of the training data.
 
     The loss of an update is ``(1 - sum_k mu_k) L_GRPO + sum_k mu_k L_k``, the first sum over the terms with ``complement``
-    and the second over all. ``mu`` goes from ``weight`` to ``final_weight`` in equal steps over ``decay_updates`` updates
-    and stays there. One supervised term with ``complement`` is CHORD (Zhang et al., arXiv 2508.11408).
+    and the second over all. ``mu`` rises from 0 to ``weight`` in equal steps over ``warmup_updates`` updates, then goes to
+    ``final_weight`` over ``decay_updates`` updates, and stays there. One supervised term with ``complement`` is CHORD (Zhang et
+    al., arXiv 2508.11408), whose ``mu`` falls as a cosine.
 
     Args:
         loss: The loss.
-        weight: ``mu`` in the first update of GRPO, at least 0.
+        weight: ``mu`` after its rise, at least 0.
         final_weight: ``mu`` after ``decay_updates`` updates; by default it does not change.
-        decay_updates: Updates over which ``mu`` changes.
+        warmup_updates: Updates over which ``mu`` rises.
+        decay_updates: Updates over which ``mu`` changes from ``weight`` to ``final_weight``.
+        decay: How it changes: ``cosine`` (half a period) or ``linear``.
         complement: Multiply the loss of GRPO by ``1 - mu``; ``mu`` is then at most 1.
         rows: Rows of data an update, over all ranks.
         name: Name in logs; by default the loss's own.
@@ -77,7 +81,9 @@ class AuxiliaryTerm:
     loss: AuxiliaryLoss
     weight: float = 0.1
     final_weight: float | None = None
+    warmup_updates: int = 0
     decay_updates: int = 0
+    decay: Literal["cosine", "linear"] = "cosine"
     complement: bool = False
     rows: int = 32
     name: str | None = None
@@ -89,14 +95,21 @@ class AuxiliaryTerm:
             require_range("final_weight", self.final_weight, low=0.0, high=most, high_open=not self.complement)
             require(self.decay_updates > 0, "decay_updates", self.decay_updates, "leaves final_weight without a meaning",
                     "set the updates over which the weight changes, or leave final_weight out")  # fmt: skip
+        require_range("warmup_updates", self.warmup_updates, low=0)
         require_range("decay_updates", self.decay_updates, low=0)
+        require(self.decay in ("cosine", "linear"), "decay", self.decay, "is no shape", "set cosine or linear")
         require_range("rows", self.rows, low=1)
 
     def weight_at(self, update: int) -> float:
         """``mu`` in update ``update`` of GRPO, counted from 0."""
-        if self.final_weight is None or self.decay_updates == 0:
+        if update < self.warmup_updates:
+            return self.weight * update / self.warmup_updates
+        if self.final_weight is None:
             return self.weight
-        return self.weight + (self.final_weight - self.weight) * min(update / self.decay_updates, 1.0)
+        done = min((update - self.warmup_updates) / self.decay_updates, 1.0)
+        if self.decay == "cosine":
+            done = (1.0 - math.cos(math.pi * done)) / 2.0
+        return self.weight + (self.final_weight - self.weight) * done
 
 
 def named_terms(terms: Sequence[AuxiliaryTerm]) -> dict[str, AuxiliaryTerm]:

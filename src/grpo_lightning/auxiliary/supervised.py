@@ -3,28 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor
 from typing_extensions import override
 
 from grpo_lightning.auxiliary.base import AuxiliaryLoss
-from grpo_lightning.errors import DataError
+from grpo_lightning.errors import DataError, require
+from grpo_lightning.formula import Formula
 from grpo_lightning.policies.base import Policy
 from grpo_lightning.types import FinishReason, Prompt, Ragged, Rollouts
 
 
 class Supervised(AuxiliaryLoss):
-    """``-(1 / T) sum_t log pi(y_t)`` over the tokens of given answers, T their number in the update on all ranks.
+    """``-(1/T) sum_t phi_t log pi(y_t)`` over the steps of given answers, T their number in the update on all ranks.
+
+    ``phi`` is 1, or with ``weighting="phi"`` it is ``p (1 - p)`` of the step's probability ``p``, without gradient: steps that
+    the policy is sure of, and those that it holds for impossible, teach little. ``T`` counts every step all the same.
+
+    Source: for ``phi`` Zhang et al. (CHORD), arXiv 2508.11408.
 
     Args:
         target: Column that holds the whole answer.
+        weighting: ``none`` or ``phi``.
+
+    Example:
+        >>> import torch
+        >>> Supervised(weighting="phi").terms(torch.tensor([0.5, 0.99]).log()).tolist()  # 0.25 log 2, 0.0099 log(1/0.99)
+        [0.1732867956161499, 9.949834202416241e-05]
     """
 
     name = "supervised"
 
-    def __init__(self, *, target: str = "answer") -> None:
-        self.target = target
+    def __init__(self, *, target: str = "answer", weighting: Literal["none", "phi"] = "none") -> None:
+        require(weighting in ("none", "phi"), "weighting", weighting, "is no weighting", "set none or phi")
+        self.target, self.weighting = target, weighting
+
+    @override
+    def formula(self) -> Formula:
+        if self.weighting == "none":
+            return Formula("L = -(1/T) sum_t log pi_theta(y_t)", r"\mathcal L_{SFT} = -\frac1T \sum_t \log \pi_\theta(y_t)",
+                           {"T": "steps of the given answers in the update, on all ranks"})  # fmt: skip
+        return Formula(
+            "L = -(1/T) sum_t sg[p_t (1 - p_t)] log p_t",
+            r"\mathcal L_{SFT} = -\frac1T \sum_t \operatorname{sg}[p_t (1 - p_t)] \log p_t",
+            {"T": "steps of the given answers in the update, on all ranks", "p_t": "pi_theta(y_t)"},
+            ("Zhang et al. (CHORD), arXiv 2508.11408",),
+        )
 
     @override
     def rows(self, policy: Policy, prompts: Sequence[Prompt]) -> Rollouts:
@@ -67,4 +93,7 @@ class Supervised(AuxiliaryLoss):
 
     @override
     def terms(self, log_probs_S: Tensor) -> Tensor:
-        return -log_probs_S
+        if self.weighting == "none":
+            return -log_probs_S
+        fixed_S = log_probs_S.detach()
+        return (fixed_S.exp() * torch.expm1(fixed_S)) * log_probs_S

@@ -108,7 +108,7 @@ def _objective(module: GRPOModule) -> Formula:
 
 
 def _mu(name: str, term: AuxiliaryTerm) -> tuple[str, str]:
-    changes = term.final_weight is not None and term.final_weight != term.weight
+    changes = term.warmup_updates > 0 or term.final_weight not in (None, term.weight)
     return (f"mu_{name}", f"\\mu_{{{_tex(name)}}}") if changes else _both(term.weight)
 
 
@@ -151,11 +151,15 @@ def _parts(module: GRPOModule) -> Iterator[Part]:
 
 
 def _schedule(name: str, term: AuxiliaryTerm) -> Formula:
-    first, last, over = term.weight, term.final_weight or 0.0, term.decay_updates
+    rises, last = term.warmup_updates, term.weight if term.final_weight is None else term.final_weight
+    first, over = term.weight, term.decay_updates
+    start = f"rises to {number(first)} over {rises} updates, then goes" if rises else f"goes from {number(first)}"
+    meaning = f"{start} to {number(last)} over {over} updates ({term.decay}) and stays there"
+    symbol = f"\\mu_{{{_tex(name)}}}"
     return Formula(
-        f"mu_{name} = {number(first)} + ({number(last)} - {number(first)}) min(u / {over}, 1)",
-        f"\\mu_{{{_tex(name)}}} = {latex_number(first)} + ({latex_number(last)} - {latex_number(first)}) \\min(u / {over}, 1)",
-        {"u": "updates of GRPO taken"},
+        f"mu_{name} = {number(first)} ... {number(last)}",
+        f"{symbol} = {latex_number(first)} \\ldots {latex_number(last)}",
+        {f"mu_{name}": meaning},
     )
 
 

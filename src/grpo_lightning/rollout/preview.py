@@ -18,8 +18,9 @@ from grpo_lightning.steps import UpdateSteps
 
 def update_steps(
     policy: Policy, buffer: Buffer, update: int, names: Collection[str], address: tuple[int, int]
-) -> tuple[UpdateSteps, Tensor, slice]:
-    """The trainable steps of an update on all ranks; which of this rank's steps they are, and where those stand among them.
+) -> tuple[UpdateSteps, Tensor, Tensor]:
+    """The trainable steps of an update on all ranks; which of this rank's steps they are, and where each of
+    those stands among them.
 
     A collective.
 
@@ -49,25 +50,37 @@ def update_steps(
     }
     ranks = world.gather(own)
     merged = {name: torch.cat([part[name] for part in ranks]) for name in own}
-    lengths_R = merged["lengths_R"]
+    order_R, order_S = _sorted_rows(merged["group_R"], merged["member_R"], merged["lengths_R"])
+    ordered = {name: each[order_R if name.endswith("_R") else order_S] for name, each in merged.items()}
+    lengths_R = ordered["lengths_R"]
     row_S = torch.repeat_interleave(torch.arange(lengths_R.shape[0]), lengths_R)
     position_S = torch.arange(row_S.shape[0]) - (lengths_R.cumsum(0) - lengths_R)[row_S]
     seed, rollout = address
     addresses = [torch.full_like(row_S, rollout), torch.full_like(row_S, update)]
-    addresses += [merged["group_R"][row_S], merged["member_R"][row_S], position_S]
-    start = sum(part["log_probs_S"].shape[0] for part in ranks[: world.rank()])
+    addresses += [ordered["group_R"][row_S], ordered["member_R"][row_S], position_S]
     whole = UpdateSteps(
-        log_probs_S=merged["log_probs_S"].double(),
-        old_log_probs_S=merged["old_log_probs_S"].double(),
-        behaviour_log_probs_S=merged["behaviour_log_probs_S"].double(),
-        advantages_S=merged["advantages_S"].double(),
+        log_probs_S=ordered["log_probs_S"].double(),
+        old_log_probs_S=ordered["old_log_probs_S"].double(),
+        behaviour_log_probs_S=ordered["behaviour_log_probs_S"].double(),
+        advantages_S=ordered["advantages_S"].double(),
         row_S=row_S,
         lengths_R=lengths_R,
-        group_R=merged["group_R"],
+        group_R=ordered["group_R"],
         uniform_S=addressed_uniform(seed, "update_plan", torch.stack(addresses, 1)),
-        functionals={name: merged[f"functional:{name}"].double() for name in names},
+        functionals={name: ordered[f"functional:{name}"].double() for name in names},
     )
-    return whole, steps, slice(start, start + steps.shape[0])
+    start = sum(part["log_probs_S"].shape[0] for part in ranks[: world.rank()])
+    return whole, steps, order_S.argsort()[start : start + steps.shape[0]]
+
+
+def _sorted_rows(group_R: Tensor, member_R: Tensor, lengths_R: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows by group and member, and their steps, as indices into what was gathered."""
+    order_R = member_R.argsort(stable=True)
+    order_R = order_R[group_R[order_R].argsort(stable=True)]
+    starts_R = (lengths_R.cumsum(0) - lengths_R)[order_R]
+    lengths_R = lengths_R[order_R]
+    inside_S = torch.arange(int(lengths_R.sum())) - torch.repeat_interleave(lengths_R.cumsum(0) - lengths_R, lengths_R)
+    return order_R, torch.repeat_interleave(starts_R, lengths_R) + inside_S
 
 
 def preview(

@@ -79,11 +79,15 @@ def term(**settings: Any) -> AuxiliaryTerm:
 
 
 def test_a_weight_goes_in_equal_steps_and_stays() -> None:
-    moving = term(weight=0.9, final_weight=0.1, decay_updates=4)
+    moving = term(weight=0.9, final_weight=0.1, decay_updates=4, decay="linear")
     assert [moving.weight_at(update) for update in (0, 1, 2, 4, 9)] == pytest.approx(
         [0.9, 0.7, 0.5, 0.1, 0.1], abs=1e-15
     )
     assert term(weight=0.3).weight_at(7) == 0.3
+    # By a cosine: the middle is reached in the middle, the quarter at a third of the way.
+    cosine = term(weight=0.8, final_weight=0.2, decay_updates=6, warmup_updates=2)
+    found = [cosine.weight_at(update) for update in (0, 1, 2, 4, 5, 8, 9)]
+    assert found == pytest.approx([0.0, 0.4, 0.8, 0.65, 0.5, 0.2, 0.2], abs=1e-15)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from grpo_lightning.errors import ConfigError, RewardError
-from grpo_lightning.rewards.composer import check_entries, compose, entry_name
+from grpo_lightning.rewards.composer import check_entries, compose, entry_name, turn_rewards
 from grpo_lightning.rewards.entry import RewardEntry
 from grpo_lightning.rewards.exact_match import ExactMatch
 from grpo_lightning.rewards.function import FunctionReward
@@ -171,3 +171,34 @@ def test_the_list_as_a_whole_is_checked() -> None:
     for only_logged in (entry("a", log_only=True), entry("a", 0.0), entry("a", gate=True, log_only=True)):
         with pytest.raises(ConfigError, match="are all only logged"):
             check_entries([only_logged], "model.rewards")
+
+
+def test_weights_are_those_of_the_sum() -> None:
+    """Entry a abstains in row 1 and is made up for by b; c applies to row 0 only; gates and logged entries have none."""
+    entries = [
+        entry("a", 1.0, on_abstain="renormalise"), entry("b", 3.0), entry("c", -2.0), entry("g", gate=True),
+        entry("l", log_only=True),
+    ]  # fmt: skip
+    given_scores = scores({"c": [True, False]}, a=[5.0, None], b=[1.0, 1.0], c=[2.0, None], g=[0.5, 2.0], l=[9.0, 9.0])
+    composed = compose(entries, given_scores)
+    found = {name: each.tolist() for name, each in composed.weights.items()}
+    assert found == {"a": [1.0, 0.0], "b": [3.0, 4.0], "c": [-2.0, 0.0], "g": [0.0, 0.0], "l": [0.0, 0.0]}
+    assert composed.factor_R.tolist() == [0.5, 2.0]
+    for row, reward in enumerate(composed.rewards_R.tolist()):
+        seen = sum(
+            float(composed.weights[name][row]) * float(each[row])
+            for name, each in composed.components.items()
+            if not math.isnan(float(each[row]))
+        )
+        assert reward == seen * float(composed.factor_R[row])
+
+
+def test_a_turn_earns_its_scores_and_the_last_one_all_else() -> None:
+    """Two turns scored one by one at weight 2, a whole-row score at weight 1, and a gate of a half."""
+    entries = [entry("turns", 2.0), entry("row"), entry("gate", gate=True)]
+    given_scores = scores(turns=[4.0, None, 1.0], row=[1.0, None, 3.0], gate=[0.5, 1.0, 1.0])
+    given_scores.turn_scores["turns"] = [[1.0, None, 3.0], None, [1.0]]
+    composed = compose(entries, given_scores)
+    earned = turn_rewards(given_scores, composed, [3, 2, 1])
+    assert earned == [[1.0, 0.0, 3.0 + 0.5], [0.0, 0.0], [2.0 + 3.0]]
+    assert [sum(each) for each in earned][::2] == composed.rewards_R.tolist()[::2]

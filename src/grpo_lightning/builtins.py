@@ -72,16 +72,22 @@ def grpo_register_kl() -> list[Any]:
     from grpo_lightning.kl.k1 import K1
     from grpo_lightning.kl.k2 import K2
     from grpo_lightning.kl.k3 import K3
+    from grpo_lightning.kl.k3_plus import K3Plus
     from grpo_lightning.kl.k3_unbiased import UnbiasedK3
 
-    return [AbsoluteKL, ExactKL, K1, K2, K3, UnbiasedK3]
+    return [AbsoluteKL, ExactKL, K1, K2, K3, K3Plus, UnbiasedK3]
 
 
 @hookimpl
 def grpo_register_correction() -> list[Any]:
+    from grpo_lightning.corrections.icepop import IcePop
+    from grpo_lightning.corrections.off_policy_sequence_mask import OffPolicySequenceMask
+    from grpo_lightning.corrections.product import ProductCorrection
+    from grpo_lightning.corrections.sequence_rejection import SequenceRejection
     from grpo_lightning.corrections.truncated_importance import TruncatedImportance
+    from grpo_lightning.corrections.tv_mask import TVMask
 
-    return [TruncatedImportance]
+    return [IcePop, OffPolicySequenceMask, ProductCorrection, SequenceRejection, TruncatedImportance, TVMask]
 
 
 @hookimpl

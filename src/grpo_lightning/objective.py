@@ -61,9 +61,9 @@ class Objective:
             raise ConfigError("model.correction", correction.name, f"would weigh the sampler a second time: loss {loss.name!r} "
                               "holds its own weight against the policy that sampled", "leave model.correction out")  # fmt: skip
         if correction is not None and loss.scope in ("sequence", "group") and correction.level != "sequence":
-            fix = "set its level to sequence" if hasattr(correction, "level") else "leave it out"
             raise ConfigError("model.correction", correction.name,
-                              f"weighs steps and loss {loss.name!r} has one term a {loss.scope}", fix)  # fmt: skip
+                              f"weighs steps and loss {loss.name!r} has one term a {loss.scope}",
+                              "set its level to sequence if it has one, or leave it out")  # fmt: skip
         if self.kl is not None and self.kl.where == "reward" and self.kl.estimator.functionals:
             raise ConfigError("model.kl.where", "reward", f"does not go with estimator {self.kl.estimator.name!r}: a step's "
                               "divergence does not depend on what was chosen there, so as a reward its own gradient is lost",

@@ -59,6 +59,8 @@ class RolloutReport:
     """Wall time by phase on this rank: ``generate``, ``reward``, ``score`` (passes without gradient), ``collect`` (all)."""
     samples: Sequence[Sample] = ()
     """Rows of a few groups of this rank."""
+    kl_R: Tensor | None = None
+    """[R] float64: KL that each row paid from its reward, before its weight; ``None`` unless the KL is in the reward."""
 
 
 @dataclass

@@ -84,7 +84,8 @@ def rows(policy: CausalLM) -> list[HandRow]:
 
 
 def make(kind: str, name: str, **settings: Any) -> Any:
-    needed = {"constant_length": {"length": 9}, "product": {"parts": [create("correction", "truncated_importance")]}}
+    parts = [create("correction", "truncated_importance"), create("correction", "icepop")]
+    needed = {"constant_length": {"length": 9}, "product": {"parts": parts}, "tv_mask": {"limit": 0.2}}
     return create(kind, name, **{**SETTINGS.get(name, {}), **needed.get(name, {}), **settings})
 
 

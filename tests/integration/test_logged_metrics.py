@@ -30,8 +30,20 @@ def _csv_rows(run: Path) -> list[dict[str, str]]:
 def test_csv_holds_what_the_page_lists(run: Path) -> None:
     logged = {key for row in _csv_rows(run) for key, value in row.items() if value} - {"step", "epoch"}
     assert undocumented(logged) == set()
-    for when in ("each update", "each GRPO update", "each warm-up update", "each rollout", "with a KL term"):
+    for when in ("each update", "each GRPO update", "each warm-up update", "each rollout", "with a KL term in the loss"):
         assert {key for key in unlogged(logged, when) if "histogram" not in key} == set(), when
+
+
+def test_further_terms_log_what_the_page_lists(tmp_path: Path) -> None:
+    folder = tmp_path / "more"
+    words = ["--run_folder", str(folder), "--model.rewards", "[{name: regex, pattern: '[0-9a-m]'}]"]
+    words += ["--model.kl", "{name: k1, weight: 0.01, where: reward, target: 1.0}", "--model.entropy.weight", "0.01"]
+    words += ["--model.correction", "truncated_importance", "--model.auxiliary", "[{name: supervised, rows: 2}]"]
+    assert main(["fit", "--config", str(CONFIG), *words]) == 0
+    logged = {key for row in _csv_rows(folder) for key, value in row.items() if value} - {"step", "epoch"}
+    assert undocumented(logged) == set()
+    for when in ("a KL target", "a KL in the reward", "an entropy bonus", "auxiliary losses", "a correction"):
+        assert unlogged(logged, f"with {when}") == set(), when
 
 
 def test_one_row_an_update_and_validations_at_theirs(run: Path) -> None:

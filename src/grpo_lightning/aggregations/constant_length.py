@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 from typing_extensions import override
 
 from grpo_lightning.aggregations.base import Aggregation, UpdateRows
 from grpo_lightning.errors import require_range
+from grpo_lightning.formula import Formula
 
 
 class ConstantLength(Aggregation):
@@ -30,6 +34,13 @@ class ConstantLength(Aggregation):
     """
 
     name = "constant_length"
+    differs: ClassVar[Mapping[str, str]] = {
+        "verl": "seq-mean-token-sum-norm divides by the width of the padded batch unless loss_scale_factor is set; versions "
+        "that do not pass the update's row count divide by no N",
+        "TRL": "dr_grpo with L = max_completion_length, averaged over the rows of each micro-batch, those without steps "
+        "included, and then over micro-batches",
+        "SkyRL": "seq_mean_token_sum_norm with L = max_seq_len; N includes rows without steps",
+    }
 
     def __init__(self, *, length: int) -> None:
         require_range("length", length, low=1, high=float("inf"), high_open=True)
@@ -39,3 +50,12 @@ class ConstantLength(Aggregation):
     def step_weights(self, rows: UpdateRows) -> Tensor:
         """[R] float64: ``1 / (N L)``."""
         return torch.ones_like(rows.lengths_R, dtype=torch.float64) / (rows.lengths_R.shape[0] * self.length)
+
+    @override
+    def formula(self) -> Formula:
+        return Formula(
+            f"(1/(N {self.length})) sum_i sum_t",
+            rf"\frac{{1}}{{N \cdot {self.length}}} \sum_i \sum_{{t=1}}^{{l_i}}",
+            {"N": "rows of the update with trainable steps, on all ranks"},
+            ("Liu et al. (Dr. GRPO), arXiv 2503.20783",),
+        )

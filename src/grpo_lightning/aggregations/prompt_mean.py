@@ -7,6 +7,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from grpo_lightning.aggregations.base import Aggregation, UpdateRows
+from grpo_lightning.formula import Formula
 from grpo_lightning.functional.groups import Groups
 
 
@@ -31,3 +32,11 @@ class PromptMean(Aggregation):
         """[R] float64: ``1 / (P T_g)`` of the row's group."""
         groups = Groups.of(rows.group_R)
         return 1.0 / (len(groups) * groups.sum(rows.lengths_R.to(torch.float64)))[groups.index_R]
+
+    @override
+    def formula(self) -> Formula:
+        return Formula(
+            "(1/P) sum_g (1/T_g) sum_(i in g) sum_t",
+            r"\frac{1}{P} \sum_g \frac{1}{T_g} \sum_{i \in g} \sum_{t=1}^{l_i}",
+            {"P": "groups with rows in the update, on all ranks", "T_g": "trainable steps of the group in the update"},
+        )

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 from typing_extensions import override
 
 from grpo_lightning.aggregations.base import Aggregation, UpdateRows
+from grpo_lightning.formula import Formula
 
 
 class SequenceMeanTokenSum(Aggregation):
@@ -24,8 +28,20 @@ class SequenceMeanTokenSum(Aggregation):
     """
 
     name = "sequence_mean_token_sum"
+    differs: ClassVar[Mapping[str, str]] = {
+        "verl": "seq-mean-token-sum; versions that do not pass the update's row count average the means of micro-batches",
+        "TRL": "luspo only, averaged over the rows of each micro-batch, those without steps included, then over micro-batches",
+    }
 
     @override
     def step_weights(self, rows: UpdateRows) -> Tensor:
         """[R] float64: ``1/N``."""
         return torch.ones_like(rows.lengths_R, dtype=torch.float64) / rows.lengths_R.shape[0]
+
+    @override
+    def formula(self) -> Formula:
+        return Formula(
+            "(1/N) sum_i sum_t",
+            r"\frac{1}{N} \sum_i \sum_{t=1}^{l_i}",
+            {"N": "rows of the update with trainable steps, on all ranks"},
+        )

@@ -7,6 +7,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from grpo_lightning.aggregations.base import Aggregation, UpdateRows
+from grpo_lightning.formula import Formula
 
 
 class TokenSum(Aggregation):
@@ -28,3 +29,7 @@ class TokenSum(Aggregation):
     def step_weights(self, rows: UpdateRows) -> Tensor:
         """[R] float64: ``1``."""
         return torch.ones_like(rows.lengths_R, dtype=torch.float64)
+
+    @override
+    def formula(self) -> Formula:
+        return Formula("sum_i sum_t", r"\sum_i \sum_{t=1}^{l_i}", {"i": "rows of the update, on all ranks"})

@@ -19,8 +19,10 @@ def rollout_metrics(report: RolloutReport) -> dict[str, float]:
     interpolated linearly.
     """
     table = report.table
+    paid = {} if report.kl_R is None else _mean("reward/kl", report.kl_R)
     return {
         **_rewards(table),
+        **paid,
         **_components(table, report.reward_failures),
         **_groups(report),
         **_rows(report),

@@ -21,6 +21,7 @@ from grpo_lightning.cli.run_folder import (
 )
 from grpo_lightning.cli.run_settings import RunSettings
 from grpo_lightning.cli.yaml_text import load_file
+from grpo_lightning.compat import compat
 from grpo_lightning.errors import ConfigError
 
 EMBEDDED = "default"
@@ -43,9 +44,8 @@ def plan(command: str, arguments: Arguments) -> Plan:
     Raises:
         ConfigError: If one of them is not there.
     """
-    config: dict[str, Any] = {}
-    for path in arguments.configs:
-        config = deep_merge(config, default_config() if str(path) == EMBEDDED else load_file(path))
+    embedded, written = _configurations(arguments)
+    config = deep_merge(embedded, written)
     given = dict(config)
     for setting in arguments.settings:
         if len(setting.path) == 1:
@@ -54,7 +54,8 @@ def plan(command: str, arguments: Arguments) -> Plan:
     if command == "fit":
         folder, checkpoint = _continued(_text(given, "resume"), runs_folder)
         if not arguments.configs:
-            config = load_file(folder.config) if folder else default_config()
+            embedded, written = ({}, load_file(folder.config)) if folder else (default_config(), {})
+        config = _with_preset(embedded, written, arguments)
     else:
         folder, checkpoint = _evaluated(given, arguments, runs_folder)
         if not arguments.configs:
@@ -62,6 +63,50 @@ def plan(command: str, arguments: Arguments) -> Plan:
     for setting in arguments.settings:
         apply_setting(config, setting)
     return Plan(config, folder, checkpoint)
+
+
+def _configurations(arguments: Arguments) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The embedded run, if it is named first, and what the files say."""
+    embedded: dict[str, Any] = {}
+    written: dict[str, Any] = {}
+    for index, path in enumerate(arguments.configs):
+        if str(path) != EMBEDDED:
+            written = deep_merge(written, load_file(path))
+        elif index == 0:
+            embedded = default_config()
+        else:
+            written = deep_merge(written, default_config())
+    return embedded, written
+
+
+def _with_preset(embedded: dict[str, Any], written: dict[str, Any], arguments: Arguments) -> dict[str, Any]:
+    """The configuration, with the preset that it names laid over the embedded run and beneath what a person wrote."""
+    found = [_text(each, "compat") for each in (written, _section(written, "model"))]
+    found += [setting.value for setting in arguments.settings if setting.path in (("compat",), ("model", "compat"))]
+    names = [name for name in found if name is not None]
+    if not names:
+        return deep_merge(embedded, written)
+    name = names[-1]
+    model = _section(written, "model")
+    given = {
+        **model,
+        **{
+            setting.path[1]: True
+            for setting in arguments.settings
+            if setting.path[0] == "model" and len(setting.path) > 1
+        },
+    }
+    preset = compat(name if isinstance(name, str) else str(name), given)
+    config = deep_merge(deep_merge(embedded, {"model": preset}), written)
+    if "compat" in _section(config, "model"):
+        config["model"] = {key: value for key, value in config["model"].items() if key != "compat"}
+    arguments.settings = [setting for setting in arguments.settings if setting.path != ("model", "compat")]
+    return {**config, "compat": name}
+
+
+def _section(config: dict[str, Any], name: str) -> dict[str, Any]:
+    section = config.get(name)
+    return section if isinstance(section, dict) else {}
 
 
 def default_config() -> dict[str, Any]:

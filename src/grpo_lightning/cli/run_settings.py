@@ -60,6 +60,8 @@ class RunSettings:
         run: Folder of the run to evaluate; by default the newest one.
         ckpt_path: Checkpoint to evaluate; by default the run's best, or else its last.
         output: File that ``predict`` writes; by default ``predictions.jsonl`` in the run's folder.
+        compat: Start from the settings of another system (``trl``, ``verl``, ``openrlhf``, ``nemo_rl``): what is written
+            here lies over them.
     """
 
     seed_everything: int = 0
@@ -72,13 +74,14 @@ class RunSettings:
     run: str | None = None
     ckpt_path: str | None = None
     output: str | None = None
+    compat: str | None = None
 
     def __post_init__(self) -> None:
         require_range("save_every", self.save_every, low=1)
         require_range("seed_everything", self.seed_everything, low=0, high=2**32 - 1)
 
 
-KEPT = ("runs_folder", "save_every", "wandb", "early_stopping")
+KEPT = ("runs_folder", "save_every", "wandb", "early_stopping", "compat")
 """Settings that are written into a run's ``config.yaml``; the others say what one command does."""
 
 _BELONGS: dict[str, tuple[str, ...]] = {

@@ -6,6 +6,20 @@ own with the hook ``grpo_register_correction``.
 """
 
 from grpo_lightning.corrections.base import Correction, CorrectionInputs
+from grpo_lightning.corrections.icepop import IcePop
+from grpo_lightning.corrections.off_policy_sequence_mask import OffPolicySequenceMask
+from grpo_lightning.corrections.product import ProductCorrection
+from grpo_lightning.corrections.sequence_rejection import SequenceRejection
 from grpo_lightning.corrections.truncated_importance import TruncatedImportance
+from grpo_lightning.corrections.tv_mask import TVMask
 
-__all__ = ["Correction", "CorrectionInputs", "TruncatedImportance"]
+__all__ = [
+    "Correction",
+    "CorrectionInputs",
+    "IcePop",
+    "OffPolicySequenceMask",
+    "ProductCorrection",
+    "SequenceRejection",
+    "TVMask",
+    "TruncatedImportance",
+]

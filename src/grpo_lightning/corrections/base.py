@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Literal
 
 from torch import Tensor
 
@@ -46,7 +46,7 @@ class Correction(Component, ABC):
     kind = "correction"
     level: Literal["step", "sequence"] = "step"
     """``sequence`` if all steps of a row get the same weight, so that it goes with losses that have one term a row."""
-    functionals: ClassVar[frozenset[str]] = frozenset()
+    functionals: frozenset[str] = frozenset()
     """Functionals of each step's distribution that it needs, without gradient."""
     whole_update: bool = False
     """It must see all steps of an update at once, on all ranks: a pass without gradient is made before the update."""

@@ -17,6 +17,7 @@ from grpo_lightning.kl.exact import ExactKL
 from grpo_lightning.kl.k1 import K1
 from grpo_lightning.kl.k2 import K2
 from grpo_lightning.kl.k3 import K3
+from grpo_lightning.kl.k3_plus import K3Plus
 from grpo_lightning.kl.k3_unbiased import UnbiasedK3
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "AbsoluteKL",
     "AdaptiveKL",
     "ExactKL",
+    "K3Plus",
     "KLEstimator",
     "KLInputs",
     "KLTerm",

@@ -19,11 +19,11 @@ class UnbiasedK3(KLEstimator):
     Value: unbiased for ``KL(pi_theta || pi_ref)`` of each step under samples of the *old* policy, which draws the prefixes
     too. Both exponentials are held far below overflow.
 
-    In the loss: its gradient is ``rho d grad log pi_theta``, that of k2 weighted, whose
-    expectation under samples of the old policy is the gradient of ``KL(pi_theta || pi_ref)`` of each step
-    with its prefix held fixed, in the reverse direction, however far the policy has moved since. That needs the gradient
-    of ``rho``: with a constant weight it would be the forward direction. Of the gradient of the divergence of whole rows it
-    lacks the part through the choice of prefixes. In the reward ``rho`` is 1 and it is k3.
+    In the loss: its gradient is ``rho d grad log pi_theta``, that of k2 times ``rho``. Its expectation under samples of the
+    old policy is the gradient of ``KL(pi_theta || pi_ref)`` of each step with its prefix held fixed, in the reverse
+    direction, however far the policy has moved since. That needs the gradient of ``rho``: with a constant weight it would
+    be the forward direction. Of the gradient of the divergence of whole rows it lacks the part through the choice of
+    prefixes. In the reward ``rho`` is 1 and it is k3.
 
     Source: DeepSeek-AI (DeepSeek-V3.2), arXiv 2512.02556, eq. 7.
 

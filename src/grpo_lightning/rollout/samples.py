@@ -67,9 +67,9 @@ def rollout_report(
 ) -> RolloutReport:
     """The report of a rollout, the same on all ranks but for its samples."""
     table, own = collected.gathered.table, collected.gathered.own
-    gathered = world.gather((run_local_R, collected.sampled_steps, dict(collected.failures)))
+    gathered = world.gather((run_local_R, collected.sampled_steps, dict(collected.failures), collected.kl_R))
     failures: dict[str, int] = {}
-    for _, _, counts in gathered:
+    for _, _, counts, _ in gathered:
         for name, count in counts.items():
             failures[name] = failures.get(name, 0) + count
     groups = _shown_groups(collected)
@@ -83,6 +83,7 @@ def rollout_report(
         )
         for i in shown
     ]
+    paid = [kl_R for *_, kl_R in gathered if kl_R is not None]
     prompt_steps = int(collected.rollouts.prompts.lengths().sum())
     return RolloutReport(
         rollout=rollout,
@@ -90,14 +91,15 @@ def rollout_report(
         table=table,
         advantages_R=collected.advantages_R,
         keep_R=collected.keep_R,
-        run_R=torch.cat([run for run, _, _ in gathered]),
+        run_R=torch.cat([run for run, *_ in gathered]),
         compares=compares,
         groups_redrawn=collected.redrawn,
         prompt_steps=sum(world.gather(prompt_steps)),
-        sampled_steps=sum(steps for _, steps, _ in gathered),
+        sampled_steps=sum(steps for _, steps, *_ in gathered),
         reward_failures=failures,
         seconds=dict(collected.seconds),
         samples=samples,
+        kl_R=torch.cat(paid) if paid else None,
     )
 
 

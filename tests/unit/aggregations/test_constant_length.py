@@ -1,9 +1,15 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+from fractions import Fraction
+
 import pytest
+from hypothesis import given
 
 from grpo_lightning.aggregations.constant_length import ConstantLength
 from grpo_lightning.errors import ConfigError
+from helpers.adversarial import formula_cases
+from helpers.aggregation_cases import UpdateCase, expect_step_weights, update_cases
 from helpers.update_rows import aggregated, update_rows
 
 
@@ -22,3 +28,16 @@ def test_the_constant_is_the_configured_one_whatever_the_rows() -> None:
 def test_lengths_below_one_are_refused(length: int) -> None:
     with pytest.raises(ConfigError, match=r"^length: "):
         ConstantLength(length=length)
+
+
+@formula_cases
+@given(rows=update_cases)
+def test_equals_its_formula(rows: UpdateCase) -> None:
+    def weight(update: Sequence[tuple[int, int]], _: int) -> Fraction:
+        return Fraction(1, len(update) * 1000)
+
+    expect_step_weights(ConstantLength(length=1000), rows, weight)
+
+
+def test_its_equation() -> None:
+    assert ConstantLength(length=1000).formula().text == "(1/(N 1000)) sum_i sum_t"

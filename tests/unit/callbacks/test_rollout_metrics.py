@@ -15,6 +15,7 @@ from helpers.run_reports import rollout_report
 STD_0 = (1 / 3) ** 0.5  # of 1 0 1 0: squares of 0.5 sum to 1, over 3
 EXPECTED = {
     "reward/mean": 4.9 / 8,
+    "reward/kl": 45 / 8 / 10,
     "reward/std": ((6.27 - 4.9**2 / 8) / 7) ** 0.5,
     "reward/min": 0.0,
     "reward/max": 2.0,

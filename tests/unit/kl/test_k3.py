@@ -2,12 +2,17 @@ from __future__ import annotations
 
 import math
 from decimal import Decimal, getcontext
+from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
 
+from grpo_lightning.errors import ConfigError
 from grpo_lightning.kl.k3 import K3
+from helpers.adversarial import Row, cases, formula_cases
 from helpers.five_words import at, expected, forward_kl, reverse_kl
+from helpers.kl_cases import expect_kl
 
 
 def test_by_hand() -> None:
@@ -40,3 +45,55 @@ def test_digits_at_small_differences(difference: float) -> None:
 def test_the_plain_form_has_no_digits_there() -> None:
     d = torch.tensor(1e-5)
     assert (torch.exp(-d) - 1 + d).item() != pytest.approx(5e-11, rel=0.5)
+
+
+@pytest.mark.parametrize(("log_ratio_limit", "limit"), [(None, None), (5.0, None), (None, 10.0), (20.0, 10.0)])
+@formula_cases
+@given(rows=cases())
+def test_equals_its_formula(log_ratio_limit: float | None, limit: float | None, rows: list[Row]) -> None:
+    def exact(d: Decimal, _: Decimal) -> tuple[Decimal, Decimal]:
+        slope = Decimal(1)
+        if log_ratio_limit is not None and abs(d) > log_ratio_limit:
+            d, slope = d.copy_sign(d) / abs(d) * Decimal(log_ratio_limit), Decimal(0)
+        value = (-d).exp() - 1 + d
+        if limit is not None and value > limit:
+            return Decimal(limit), Decimal(0)
+        return value, slope * (1 - (-d).exp())
+
+    # expm1 is right to half a unit of its own last place, which is of size d, and the sum is of size d^2 / 2.
+    expect_kl(K3(log_ratio_limit=log_ratio_limit, limit=limit), rows, exact, absolute=4 * 2.0**-52)
+
+
+def test_limits_by_hand() -> None:
+    # exp(3) - 1 - 3 = 16.0855
+    assert at(K3(), -3.0) == pytest.approx((16.085536923187668, 1 - math.exp(3)))
+    assert at(K3(limit=10.0), -3.0) == (10.0, 0.0)
+    assert at(K3(log_ratio_limit=1.0), -3.0) == pytest.approx((math.e - 2, 0.0))
+    assert at(K3(log_ratio_limit=1.0), 3.0) == pytest.approx((math.exp(-1), 0.0))
+    assert at(K3(log_ratio_limit=20.0, limit=10.0), -1.0) == pytest.approx((math.e - 2, 1 - math.e))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_extremes_are_finite(dtype: torch.dtype) -> None:
+    assert at(K3(), 500.0, dtype) == (499.0, 1.0)
+    value, gradient = at(K3(), -500.0, dtype)
+    assert math.isfinite(value)
+    assert value > 1e17
+    assert math.isfinite(gradient)
+    assert gradient < -1e17
+    assert at(K3(log_ratio_limit=20.0, limit=10.0), -500.0, dtype) == (10.0, 0.0)
+
+
+@pytest.mark.parametrize("setting", ["log_ratio_limit", "limit"])
+@pytest.mark.parametrize("value", [0.0, -1.0, math.inf, math.nan])
+def test_wrong_values_are_refused_by_name(setting: str, value: Any) -> None:
+    with pytest.raises(ConfigError) as error:
+        K3(**{setting: value})
+    assert error.value.setting == setting
+
+
+def test_its_equation() -> None:
+    assert K3().formula().text == "k_it = exp(-d_it) - 1 + d_it"
+    limited = K3(log_ratio_limit=20.0, limit=10.0).formula()
+    assert limited.text == "k_it = min(exp(-d_it) - 1 + d_it, 10)"
+    assert limited.symbols["d_it"] == "clip(log pi_theta - log pi_ref, -20, 20)"

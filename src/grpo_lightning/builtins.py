@@ -48,9 +48,49 @@ def grpo_register_selector() -> list[Any]:
 
 @hookimpl
 def grpo_register_loss() -> list[Any]:
+    from grpo_lightning.losses.cispo import CISPO
+    from grpo_lightning.losses.clip_cov import ClipCovLoss
     from grpo_lightning.losses.clipped import ClippedPolicyLoss
+    from grpo_lightning.losses.decoupled import DecoupledPPO
+    from grpo_lightning.losses.dppo_kl import DPPOKLLoss
+    from grpo_lightning.losses.dppo_tv import DPPOTVLoss
+    from grpo_lightning.losses.dro import DROLoss
+    from grpo_lightning.losses.fipo import FIPOLoss
+    from grpo_lightning.losses.gmpo import GMPO
+    from grpo_lightning.losses.gspo import GSPO
+    from grpo_lightning.losses.gspo_token import GSPOToken
+    from grpo_lightning.losses.kl_cov import KLCovLoss
+    from grpo_lightning.losses.luspo import LUSPO
+    from grpo_lightning.losses.m2po import M2POLoss
+    from grpo_lightning.losses.real import REALLoss
+    from grpo_lightning.losses.reinforce import Reinforce
+    from grpo_lightning.losses.rollout_is import RolloutIS
+    from grpo_lightning.losses.sapo import SAPO
+    from grpo_lightning.losses.topr import TOPR
+    from grpo_lightning.losses.vespo import VESPO
 
-    return [ClippedPolicyLoss]
+    return [
+        CISPO,
+        ClipCovLoss,
+        ClippedPolicyLoss,
+        DecoupledPPO,
+        DPPOKLLoss,
+        DPPOTVLoss,
+        DROLoss,
+        FIPOLoss,
+        GMPO,
+        GSPO,
+        GSPOToken,
+        KLCovLoss,
+        LUSPO,
+        M2POLoss,
+        REALLoss,
+        Reinforce,
+        RolloutIS,
+        SAPO,
+        TOPR,
+        VESPO,
+    ]
 
 
 @hookimpl
@@ -80,6 +120,7 @@ def grpo_register_kl() -> list[Any]:
 
 @hookimpl
 def grpo_register_correction() -> list[Any]:
+    from grpo_lightning.corrections.high_entropy import HighEntropyMask
     from grpo_lightning.corrections.icepop import IcePop
     from grpo_lightning.corrections.off_policy_sequence_mask import OffPolicySequenceMask
     from grpo_lightning.corrections.product import ProductCorrection
@@ -87,7 +128,15 @@ def grpo_register_correction() -> list[Any]:
     from grpo_lightning.corrections.truncated_importance import TruncatedImportance
     from grpo_lightning.corrections.tv_mask import TVMask
 
-    return [IcePop, OffPolicySequenceMask, ProductCorrection, SequenceRejection, TruncatedImportance, TVMask]
+    return [
+        HighEntropyMask,
+        IcePop,
+        OffPolicySequenceMask,
+        ProductCorrection,
+        SequenceRejection,
+        TruncatedImportance,
+        TVMask,
+    ]
 
 
 @hookimpl

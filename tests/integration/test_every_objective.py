@@ -8,6 +8,7 @@ each loss against its formula, and ``test_one_gradient.py``, say.
 from __future__ import annotations
 
 import copy
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,8 +31,8 @@ from grpo_lightning.rollout.collector import Collected
 from grpo_lightning.rollout.scoring import score
 from grpo_lightning.rollout.statistics import UpdateStatistics
 from grpo_lightning.rollout.table import GatheredTable
-from helpers.hand_loss import HandRow, example_rows, old_log_probs, to_collected
-from helpers.tiny_policy import gradients, move, relative, tiny_policy
+from helpers.hand_loss import HandLoss, HandRow, example_rows, old_log_probs, step_weight, to_collected
+from helpers.tiny_policy import gradients, move, relative, row_distributions, tiny_policy
 
 BUILT_IN = Registry(Plugins([]))
 LOSSES = sorted(BUILT_IN.entries["loss"])
@@ -46,7 +47,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "gspo": {"epsilon_low": 0.02, "epsilon_high": 0.02},
     "gspo_token": {"epsilon_low": 0.02, "epsilon_high": 0.02},
     "luspo": {"epsilon_low": 0.02, "epsilon_high": 0.02},
-    "clip_cov": {"fraction": 0.1, "low": -10.0, "high": 10.0},
+    "clip_cov": {"fraction": 0.1, "cov_low": -10.0, "cov_high": 10.0},
     "kl_cov": {"fraction": 0.1},
 }
 
@@ -172,15 +173,67 @@ def with_correction(loss: PolicyLoss, correction: Correction) -> Objective:
     return Objective(loss, make("aggregation", legal_names[0]), None, correction)
 
 
-@pytest.mark.parametrize("correction", CORRECTIONS)
+MASKS: dict[str, dict[str, Any]] = {
+    "icepop": {"alpha": 0.8, "beta": 1.25},
+    "off_policy_sequence_mask": {"delta": 0.01},
+    "sequence_rejection": {"statistic": "k1", "over": "mean", "low": 0.9, "high": 1.2},
+    "high_entropy": {"fraction": 0.4},
+    "tv_mask": {"limit": 0.2},
+    "truncated_importance": {"normalise": True},
+}
+"""Settings under which a part of the example's steps is masked, or all are weighed by what the others are."""
+
+
+@pytest.mark.parametrize("denominator", ["original", "remaining"])
+@pytest.mark.parametrize("correction", [name for name in CORRECTIONS if name in MASKS])
 @pytest.mark.parametrize("loss", ["clipped", "gspo"])
-def test_every_correction(policy: CausalLM, rows: list[HandRow], loss: str, correction: str) -> None:
-    made = make("correction", correction)
+def test_every_correction(policy: CausalLM, rows: list[HandRow], loss: str, correction: str, denominator: str) -> None:
+    counted = {} if correction == "truncated_importance" else {"denominator": denominator}
+    level = {"level": "sequence"} if loss == "gspo" and correction in ("icepop", "truncated_importance") else {}
+    made = create("correction", correction, **MASKS[correction], **counted, **level)
     objective = with_correction(make("loss", loss), made)
-    if not legal(objective):
+    if legal(objective):
+        expect_one_gradient(policy, rows, objective)
+    else:
         assert made.level != "sequence"
-        pytest.skip("a term a row takes no weight a step")
-    expect_one_gradient(policy, rows, objective)
+
+
+def test_a_product_of_corrections(policy: CausalLM, rows: list[HandRow]) -> None:
+    parts = [
+        create("correction", name, **MASKS[name]) for name in ("icepop", "sequence_rejection", "truncated_importance")
+    ]
+    expect_one_gradient(
+        policy, rows, with_correction(make("loss", "clipped"), create("correction", "product", parts=parts))
+    )
+
+
+@pytest.mark.parametrize("aggregation", AGGREGATIONS)
+def test_what_remains_is_counted_by_hand(policy: CausalLM, rows: list[HandRow], aggregation: str) -> None:
+    """``sum_i w_i sum_t kappa term`` over steps with ``kappa`` in the range, ``w`` from their numbers alone."""
+    correction = create("correction", "icepop", alpha=0.8, beta=1.25, denominator="remaining")
+    objective = Objective(make("loss", "clipped"), make("aggregation", aggregation), None, correction)
+    found = gradient(policy, rows, objective, Layout(budget=60))
+
+    def kept(row: HandRow) -> list[int]:
+        return [
+            step
+            for step, own in enumerate(row.written)
+            if own and 0.8 <= math.exp(row.old[step] - row.mu[step]) <= 1.25
+        ]
+
+    remaining = [replace(row, written=[step in kept(row) for step in range(len(row.written))]) for row in rows]
+    remaining = [row for row in remaining if row.length > 0]
+    assert sum(row.length for row in remaining) < sum(row.length for row in rows)
+    total = torch.zeros((), dtype=torch.float64)
+    for row in remaining:
+        lp_TV = row_distributions(policy.causal_lm, row.prompt, row.actions, row.temperature)
+        for step in kept(row):
+            ratio = (lp_TV[step, row.actions[step]] - row.old[step]).exp()
+            term = -torch.minimum(ratio * row.advantage, ratio.clamp(0.8, 1.2) * row.advantage)
+            kappa = math.exp(row.old[step] - row.mu[step])
+            total = total + step_weight(HandLoss(aggregation), remaining, row) * kappa * term
+    total.backward()
+    assert relative(found, gradients(policy)) < CLOSE
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)

@@ -30,7 +30,13 @@ def _csv_rows(run: Path) -> list[dict[str, str]]:
 def test_csv_holds_what_the_page_lists(run: Path) -> None:
     logged = {key for row in _csv_rows(run) for key, value in row.items() if value} - {"step", "epoch"}
     assert undocumented(logged) == set()
-    for when in ("each update", "each GRPO update", "each warm-up update", "each rollout", "with a KL term in the loss"):
+    for when in (
+        "each update",
+        "each GRPO update",
+        "each warm-up update",
+        "each rollout",
+        "with a KL term in the loss",
+    ):
         assert {key for key in unlogged(logged, when) if "histogram" not in key} == set(), when
 
 

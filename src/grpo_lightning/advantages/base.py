@@ -82,11 +82,11 @@ class Advantage(Component, ABC):
 
     def estimate(self, rewards_R: Tensor, groups: Groups, table: RolloutTable) -> Tensor:
         """[R] float64: the formula, over valid rows only. Need not care for silent groups."""
-        raise NotImplementedError(f"advantage {type(self).__name__} defines neither estimate nor estimate_steps")
+        raise TypeError(f"advantage {type(self).__name__} defines neither estimate nor estimate_steps")
 
     def estimate_steps(self, table: RolloutTable, steps: RolloutSteps) -> Tensor:
         """[S] float64: the formula, over ``steps``. Rows that are not valid must be left out of its statistics."""
-        raise NotImplementedError(f"advantage {type(self).__name__} gives no value a step")
+        raise TypeError(f"advantage {type(self).__name__} gives no value a step")
 
     def observe(self, table: RolloutTable) -> None:
         """A rollout is final: take over into the state what the next one needs to know. Called once a rollout."""

@@ -45,7 +45,10 @@ class Groups:
 
     def centered(self, values_R: Tensor) -> Tensor:
         """[R]: values minus their group's mean."""
-        return values_R - self.mean(values_R)[self.index_R]
+        # Measured from the group's smallest value: what is lost to rounding is a part of the spread, however far the
+        # values lie from 0.
+        above_R = values_R - self.min(values_R)[self.index_R]
+        return above_R - self.mean(above_R)[self.index_R]
 
     def std(self, values_R: Tensor, ddof: int) -> Tensor:
         """[G]: ``sqrt(sum (x - mean)^2 / (size - ddof))``; 0 where ``size <= ddof``."""

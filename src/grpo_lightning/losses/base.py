@@ -57,8 +57,11 @@ class LossInputs:
         return self.sum_rows(values_S) / self.lengths_R
 
     def row_advantages(self) -> Tensor:
-        """[R]: mean of each row's step advantages, which is the row's advantage where its steps share one."""
-        return self.mean_rows(self.advantages_S)
+        """[R]: mean of each row's step advantages, which is the row's advantage where its steps share one.
+
+        Summed in float64: a long float32 sum of equal numbers is off by far more than one rounding.
+        """
+        return self.mean_rows(self.advantages_S.double()).to(self.advantages_S.dtype)
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,7 @@ class PolicyLoss(Component, ABC):
 
         It is computed once, before the update's first micro-batch, from a pass without gradient.
         """
-        raise NotImplementedError(f"loss {self.name!r} looks at no whole update")
+        raise TypeError(f"loss {self.name!r} looks at no whole update")
 
 
 def bounded_exp(log_ratio_S: Tensor) -> Tensor:

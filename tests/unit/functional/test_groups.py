@@ -73,3 +73,14 @@ def test_equal_a_loop_over_groups(rows: list[tuple[int, float]]) -> None:
         assert math.isclose(groups.std(values, 0)[place].item(), math.sqrt(variance), rel_tol=1e-9, abs_tol=1e-9)
         assert groups.max(values)[place].item() == max(members)
         assert groups.min(values)[place].item() == min(members)
+
+
+def test_values_far_from_zero_are_centred_to_the_digits_of_their_spread() -> None:
+    # Steps of 2^-33, the smallest at 1e6, whose mean needs more digits than a value has.
+    step = 2.0**-33
+    values = 1e6 + torch.tensor([0.0, step, 4 * step], dtype=torch.float64)
+    groups = Groups.of(torch.zeros(3, dtype=torch.int64))
+    wanted = torch.tensor([-5 / 3, -2 / 3, 7 / 3], dtype=torch.float64) * step
+    torch.testing.assert_close(groups.centered(values), wanted, rtol=1e-14, atol=0.0)
+    deviation = torch.tensor([math.sqrt(26 / 9) * step], dtype=torch.float64)
+    torch.testing.assert_close(groups.std(values, 0), deviation, rtol=1e-14, atol=0.0)

@@ -22,12 +22,50 @@ def grpo_register_reward() -> list[Any]:
 
 @hookimpl
 def grpo_register_advantage() -> list[Any]:
+    return [*_step_estimators(), *_row_estimators()]
+
+
+def _step_estimators() -> list[Any]:
+    from grpo_lightning.advantages.gigpo import GiGPO
+    from grpo_lightning.advantages.otb import OptimalTokenBaseline
+    from grpo_lightning.advantages.reinforce_plus_plus import ReinforcePlusPlus
+    from grpo_lightning.advantages.remax import ReMax
+
+    return [GiGPO, OptimalTokenBaseline, ReinforcePlusPlus, ReMax]
+
+
+def _row_estimators() -> list[Any]:
+    from grpo_lightning.advantages.gdpo import GDPO
+    from grpo_lightning.advantages.gpg import GPG
     from grpo_lightning.advantages.group_norm import GroupNorm
     from grpo_lightning.advantages.leave_one_out import LeaveOneOut
+    from grpo_lightning.advantages.lite_ppo import LitePPO
+    from grpo_lightning.advantages.max_minus_second import MaxMinusSecond
+    from grpo_lightning.advantages.maxrl import MaxRL
     from grpo_lightning.advantages.mean_centered import MeanCentered
+    from grpo_lightning.advantages.opo import OPO
+    from grpo_lightning.advantages.pass_at_k import PassAtK
+    from grpo_lightning.advantages.pkpo import PKPO
+    from grpo_lightning.advantages.rae import RoleConditionedAdvantage
     from grpo_lightning.advantages.rank_based import RankBased
+    from grpo_lightning.advantages.reinforce_plus_plus_baseline import ReinforcePlusPlusBaseline
 
-    return [GroupNorm, LeaveOneOut, MeanCentered, RankBased]
+    return [
+        GDPO,
+        GPG,
+        GroupNorm,
+        LeaveOneOut,
+        LitePPO,
+        MaxMinusSecond,
+        MaxRL,
+        MeanCentered,
+        OPO,
+        PassAtK,
+        PKPO,
+        RoleConditionedAdvantage,
+        RankBased,
+        ReinforcePlusPlusBaseline,
+    ]
 
 
 @hookimpl
@@ -41,28 +79,43 @@ def grpo_register_transform() -> list[Any]:
 def grpo_register_selector() -> list[Any]:
     from grpo_lightning.selectors.all_groups import AllGroups
     from grpo_lightning.selectors.drop_zero_signal import DropZeroSignal
+    from grpo_lightning.selectors.max_variance import MaxVariance
     from grpo_lightning.selectors.resample import Resample
 
-    return [AllGroups, DropZeroSignal, Resample]
+    return [AllGroups, DropZeroSignal, MaxVariance, Resample]
 
 
 @hookimpl
 def grpo_register_loss() -> list[Any]:
-    from grpo_lightning.losses.cispo import CISPO
+    return [*_whole_update_losses(), *_sequence_losses(), *_step_losses()]
+
+
+def _whole_update_losses() -> list[Any]:
     from grpo_lightning.losses.clip_cov import ClipCovLoss
+    from grpo_lightning.losses.kl_cov import KLCovLoss
+    from grpo_lightning.losses.m2po import M2POLoss
+
+    return [ClipCovLoss, KLCovLoss, M2POLoss]
+
+
+def _sequence_losses() -> list[Any]:
+    from grpo_lightning.losses.dro import DROLoss
+    from grpo_lightning.losses.gmpo import GMPO
+    from grpo_lightning.losses.gspo import GSPO
+    from grpo_lightning.losses.luspo import LUSPO
+    from grpo_lightning.losses.real import REALLoss
+
+    return [DROLoss, GMPO, GSPO, LUSPO, REALLoss]
+
+
+def _step_losses() -> list[Any]:
+    from grpo_lightning.losses.cispo import CISPO
     from grpo_lightning.losses.clipped import ClippedPolicyLoss
     from grpo_lightning.losses.decoupled import DecoupledPPO
     from grpo_lightning.losses.dppo_kl import DPPOKLLoss
     from grpo_lightning.losses.dppo_tv import DPPOTVLoss
-    from grpo_lightning.losses.dro import DROLoss
     from grpo_lightning.losses.fipo import FIPOLoss
-    from grpo_lightning.losses.gmpo import GMPO
-    from grpo_lightning.losses.gspo import GSPO
     from grpo_lightning.losses.gspo_token import GSPOToken
-    from grpo_lightning.losses.kl_cov import KLCovLoss
-    from grpo_lightning.losses.luspo import LUSPO
-    from grpo_lightning.losses.m2po import M2POLoss
-    from grpo_lightning.losses.real import REALLoss
     from grpo_lightning.losses.reinforce import Reinforce
     from grpo_lightning.losses.rollout_is import RolloutIS
     from grpo_lightning.losses.sapo import SAPO
@@ -71,20 +124,12 @@ def grpo_register_loss() -> list[Any]:
 
     return [
         CISPO,
-        ClipCovLoss,
         ClippedPolicyLoss,
         DecoupledPPO,
         DPPOKLLoss,
         DPPOTVLoss,
-        DROLoss,
         FIPOLoss,
-        GMPO,
-        GSPO,
         GSPOToken,
-        KLCovLoss,
-        LUSPO,
-        M2POLoss,
-        REALLoss,
         Reinforce,
         RolloutIS,
         SAPO,

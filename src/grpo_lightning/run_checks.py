@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from grpo_lightning.errors import ConfigError, DataError, require
@@ -104,12 +105,19 @@ def check_fit(module: GRPOModule, data: GRPODataModule, trainer: Trainer) -> Non
         for name, term in module.auxiliary.items()
     ]
     wanted += [("model.warmup.loss.target", getattr(module.warmup.loss, "target", None))] if module.warmup else []
-    wanted += [("model.advantage.columns", column) for column in module.advantage.columns]
     for setting, column in wanted:
         for prompts in data.train_sets.values():
-            if column is not None and column not in prompts.source.columns:
-                raise DataError(setting, column, "is no column of the training data",
-                                "columns: " + ", ".join(prompts.source.columns))  # fmt: skip
+            if column is not None:
+                _check_column(setting, column, prompts.source.columns)
+    for column in module.advantage.columns:
+        for prompts in data.train_sets.values():
+            _check_column("model.advantage.columns", column, prompts.prompt(0).columns)
+
+
+def _check_column(setting: str, column: str, columns: Collection[str]) -> None:
+    if column not in columns:
+        raise DataError(setting, column, "is no column of the training data",
+                        "columns: " + ", ".join(columns))  # fmt: skip
 
 
 def check_evaluation(module: GRPOModule, data: GRPODataModule, stage: str) -> None:

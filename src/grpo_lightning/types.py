@@ -26,6 +26,7 @@ from torch import Tensor
 
 from grpo_lightning.functional.ragged import Ragged as Ragged
 from grpo_lightning.functional.ragged import offsets_from_lengths as offsets_from_lengths
+from grpo_lightning.rollout_table import RolloutTable as RolloutTable
 
 
 class FinishReason(IntEnum):
@@ -147,69 +148,6 @@ class Rollouts:
 def _full_support(rollouts: Rollouts) -> Ragged:
     steps = rollouts.trainable_S.shape[0]
     return Ragged(torch.zeros(0, dtype=torch.int32), torch.zeros(steps + 1, dtype=torch.int64))
-
-
-@dataclass(frozen=True)
-class RolloutTable:
-    """The scalars of every row of a rollout, equal on all ranks: what estimators, transforms and selectors see."""
-
-    group_R: Tensor
-    """[R] int64: ordinal of the group in the rollout."""
-    prompt_R: Tensor
-    """[R] int64: identity of the prompt, which rows of one prompt share: its index where there is one data set."""
-    trajectory_R: Tensor
-    """[R] int64: episode of the row."""
-    member_R: Tensor
-    """[R] int64: index of the row in its group."""
-    rewards_R: Tensor
-    """[R] float64: composed reward; NaN where the row abstains."""
-    valid_R: Tensor
-    """[R] bool: false for rows that abstain or have no trainable step: they are in no statistic and get no weight."""
-    lengths_R: Tensor
-    """[R] int64: trainable steps."""
-    turns_R: Tensor
-    """[R] int64: turns of the row."""
-    finish_R: Tensor
-    """[R] int64: :class:`FinishReason`."""
-    components: Mapping[str, Tensor]
-    """[R] float64 by reward name: raw scores before weights; NaN where the component abstains or does not apply."""
-    reward_epsilon: float = torch.finfo(torch.float64).eps
-    """Machine epsilon of the type the rewards arrived in: equality of rewards is judged with it."""
-    greedy_rewards_R: Tensor | None = None
-    """[R] float64: reward of the greedy completion of the row's prompt, where the estimator asks for one; NaN where that
-    completion abstains."""
-    weights: Mapping[str, Tensor] = field(default_factory=dict)
-    """[R] float64 by reward name: weight of the score in the composed reward of the row, 0 where it is left out."""
-    labels: Mapping[str, Tensor] = field(default_factory=dict)
-    """[R] int64 by column of the data set: equal for equal values, for the columns that the estimator asks for."""
-
-    def __len__(self) -> int:
-        return self.group_R.shape[0]
-
-    def select(self, rows: Tensor) -> RolloutTable:
-        """The rows ``rows``, in that order."""
-        changed: dict[str, Any] = {}
-        for item in fields(self):
-            value = getattr(self, item.name)
-            if isinstance(value, Tensor):
-                changed[item.name] = value[rows]
-            elif isinstance(value, Mapping):
-                changed[item.name] = {name: each[rows] for name, each in value.items()}
-        return replace(self, **changed)
-
-    @staticmethod
-    def cat(parts: Sequence[RolloutTable]) -> RolloutTable:
-        """The rows of all ``parts``, in order."""
-        merged: dict[str, Any] = {}
-        for item in fields(RolloutTable):
-            value = getattr(parts[0], item.name)
-            if isinstance(value, Tensor):
-                merged[item.name] = torch.cat([getattr(part, item.name) for part in parts])
-            elif isinstance(value, Mapping):
-                merged[item.name] = {
-                    name: torch.cat([getattr(part, item.name)[name] for part in parts]) for name in value
-                }
-        return RolloutTable(reward_epsilon=max(part.reward_epsilon for part in parts), **merged)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,7 @@
-"""One rank of a run on the tiny model: ``python rank.py MODEL_FOLDER RUN_FOLDER RANKS FULL_OR_LORA``.
+"""One rank of a run on the tiny model: ``python rank.py MODEL_FOLDER RUN_FOLDER RANKS KIND``.
+
+Kinds: ``full`` and ``lora``; ``update``, where everything looks at the whole update or rollout; ``group``, a loss of whole
+groups and an estimator of steps.
 
 Started once for each rank, with ``LOCAL_RANK``, ``NODE_RANK``, ``WORLD_SIZE``, ``MASTER_ADDR`` and ``MASTER_PORT`` set where
 there are several. Rank 0 writes what it saw to ``ranks-N.pt``.
@@ -8,29 +11,44 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from grpo_lightning import create
+from grpo_lightning.auxiliary.supervised import Supervised
+from grpo_lightning.entropy_bonus import EntropyBonus
 from grpo_lightning.kl.base import KLTerm
 from grpo_lightning.policies.causal_lm import CausalLM
 from grpo_lightning.policies.lora import LoRA
-from grpo_lightning.settings import Generation, Warmup
+from grpo_lightning.settings import AuxiliaryTerm, Generation, Warmup
 from helpers.tiny_run import fit, make_module
 
 
 def run(model: str, folder: Path, ranks: int, kind: str) -> None:
     """A warm-up update, then two rollouts of two updates; three groups, so that ranks have different numbers of rows."""
     torch.manual_seed(3)
-    module = make_module(
-        CausalLM(model=model, dtype="float64", lora=LoRA(rank=2) if kind == "lora" else None),
-        micro_batch_tokens=45,
-        updates_per_rollout=2,
-        aggregation=create("aggregation", "prompt_mean"),
-        kl=KLTerm(estimator=create("kl", "k2"), weight=0.1),
-        warmup=Warmup(updates=1, rows=5, learning_rate=0.1),
-        generation=Generation(max_new_tokens=6, mask_truncated=True, stop=list("etaoin")),
-    )
+    settings: dict[str, Any] = {
+        "micro_batch_tokens": 45,
+        "updates_per_rollout": 2,
+        "aggregation": create("aggregation", "prompt_mean"),
+        "kl": KLTerm(estimator=create("kl", "k2"), weight=0.1),
+        "warmup": Warmup(updates=1, rows=5, learning_rate=0.1),
+        "generation": Generation(max_new_tokens=6, mask_truncated=True, stop=list("etaoin")),
+    }
+    if kind == "update":
+        settings |= {
+            "loss": create("loss", "clip_cov", fraction=0.2, cov_low=-10.0, cov_high=10.0),
+            "correction": create("correction", "high_entropy", fraction=0.5, denominator="remaining"),
+            "advantage": create("advantage", "reinforce_plus_plus", gamma=0.9),
+            "kl": KLTerm(estimator=create("kl", "k1"), weight=0.1, where="reward", target=0.5, horizon=20),
+            "entropy": EntropyBonus(weight=0.02, target=3.0),
+            "auxiliary": [AuxiliaryTerm(loss=Supervised(weighting="phi"), weight=0.2, complement=True, rows=3)],
+        }
+    if kind == "group":
+        settings |= {"loss": create("loss", "real"), "advantage": create("advantage", "otb")}
+    lora = LoRA(rank=2) if kind == "lora" else None
+    module = make_module(CausalLM(model=model, dtype="float64", lora=lora), **settings)
     watch = fit(folder, module, max_steps=5, ranks=ranks)
     if module.global_rank == 0:
         metrics = [report.metrics for report in watch.reports]

@@ -9,6 +9,11 @@ import pytest
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 
+from grpo_lightning import GRPOModule, create
+from grpo_lightning.auxiliary.supervised import Supervised
+from grpo_lightning.entropy_bonus import EntropyBonus
+from grpo_lightning.kl.base import KLTerm
+from grpo_lightning.settings import AuxiliaryTerm
 from helpers.tiny_runs import tiny_data, tiny_module, tiny_trainer, weights
 
 UPDATES = 12
@@ -39,9 +44,11 @@ class Losses(pl.Callback):
             self.metrics[report.update] = {k: v for k, v in report.metrics.items() if not k.startswith("time/")}
 
 
-def _fit(folder: Path, *callbacks: pl.Callback, checkpoint: str | None = None) -> tuple[torch.Tensor, dict, object]:
+def _fit(
+    folder: Path, *callbacks: pl.Callback, checkpoint: str | None = None, module: GRPOModule | None = None
+) -> tuple[torch.Tensor, dict, object]:
     pl.seed_everything(5, verbose=False)
-    module, losses = tiny_module(), Losses()
+    module, losses = module or tiny_module(), Losses()
     trainer = tiny_trainer(folder, UPDATES, callbacks=[*callbacks, losses])
     trainer.fit(module, datamodule=tiny_data(), ckpt_path=checkpoint)
     return weights(module), losses.metrics, trainer.optimizers[0].state_dict()
@@ -98,3 +105,26 @@ def test_schedule_of_the_tiny_run(tmp_path: Path) -> None:
     tiny_trainer(tmp_path, 2).fit(module, datamodule=tiny_data())
     # Rows have at most 4 + 5 tokens, so 4 fit into 40; an update has at most 2 groups of 4 rows, the warm-up 8 rows.
     assert (module.schedule.micro_batches, module.schedule.updates_per_rollout) == (2, 4)
+
+
+def _stateful() -> GRPOModule:
+    """Everything that carries a state of its own beside the loop's: baselines, coefficients, an auxiliary stream."""
+    return tiny_module(
+        advantage=create("advantage", "rae", columns=["answer"]),
+        loss=create("loss", "kl_cov", fraction=0.2),
+        kl=KLTerm(estimator=create("kl", "k1"), weight=0.1, where="reward", target=0.01, horizon=40),
+        entropy=EntropyBonus(weight=0.01, target=2.0),
+        auxiliary=[AuxiliaryTerm(loss=Supervised(), weight=0.3, final_weight=0.1, decay_updates=9, rows=4)],
+    )
+
+
+def test_state_of_components_is_resumed(tmp_path: Path) -> None:
+    straight = tmp_path / "straight"
+    expected = (straight, *_fit(straight, _saver(straight), module=_stateful()))
+    for step in (4, 6):
+        again = _fit(tmp_path / str(step), checkpoint=str(straight / f"step={step}.ckpt"), module=_stateful())
+        _assert_same(again, expected)
+    saved = torch.load(straight / "step=6.ckpt", weights_only=True)["grpo_lightning"]["components"]
+    assert {"advantage", "kl", "entropy"} <= saved.keys()
+    assert saved["kl"]["weight"] != 0.1
+    assert len(saved["advantage"]["baselines"]) > 1

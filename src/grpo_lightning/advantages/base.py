@@ -30,7 +30,7 @@ class Advantage(Component, ABC):
     """
 
     kind = "advantage"
-    compares: ClassVar[bool] = True
+    compares: bool = True
     """Measures deviations inside the group, so it needs at least two members and is 0 where rewards are equal."""
     per: ClassVar[Literal["row", "step"]] = "row"
     """What gets a value."""

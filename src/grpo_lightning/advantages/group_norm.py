@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -10,6 +11,7 @@ from typing_extensions import override
 
 from grpo_lightning.advantages.base import Advantage
 from grpo_lightning.errors import require, require_range
+from grpo_lightning.formula import Formula, latex_number, number
 from grpo_lightning.functional.groups import Groups
 from grpo_lightning.types import RolloutTable
 
@@ -36,12 +38,22 @@ class GroupNorm(Advantage):
         scale: ``group``, ``rollout`` or ``none``.
 
     Example:
+        >>> import torch
         >>> from grpo_lightning.advantages.group_norm import GroupNorm
-        >>> GroupNorm(ddof=0, eps=0.0).name
-        'group_norm'
+        >>> from grpo_lightning.types import RolloutTable
+        >>> row, rewards = torch.arange(4), torch.tensor([1.0, 0.0, 0.0, 0.0])
+        >>> GroupNorm(eps=0.0)(RolloutTable(row * 0, row * 0, row, row, rewards, row >= 0, row + 1, row, row, {})).tolist()
+        [1.5, -0.5, -0.5, -0.5]
     """
 
     name = "group_norm"
+    differs: ClassVar[Mapping[str, str]] = {
+        "TRL": "eps is 1e-4, ddof 1; equal rewards that are not exact in binary leave rounding noise, divided by 1e-4.",
+        "verl": "eps is 1e-6, ddof 1; equal rewards leave noise divided by 1e-6; a group of one gets its raw reward.",
+        "OpenRLHF": "eps is 1e-9, ddof 1, so that the rounding noise of equal rewards is not damped at all.",
+        "NeMo-RL": "By default mean and standard deviation are those of the other rows of the group, and a row whose others "
+        "are all equal is not divided: unbounded, and it jumps.",
+    }
 
     def __init__(
         self,
@@ -67,3 +79,24 @@ class GroupNorm(Advantage):
         std_R = whole.std(rewards_R, self.ddof)[whole.index_R]
         # 0 / 0 of a silent group is not a number here; the caller puts 0 in its place.
         return centered_R / (std_R.clamp(min=self.std_floor) + self.eps)
+
+    @override
+    def formula(self) -> Formula:
+        symbols = {"mean_g": "mean reward of the row's group"}
+        if self.scale == "none":
+            return Formula("A_i = r_i - mean_g", r"A_i = r_i - \bar r_g", symbols, _SOURCES)
+        whose = "group's" if self.scale == "group" else "rollout's"
+        std, latex_std = ("std_g", r"\sigma_g") if self.scale == "group" else ("std_B", r"\sigma_B")
+        symbols[std] = f"standard deviation of the {whose} rewards, with ddof {self.ddof}"
+        if self.std_floor > 0:
+            std = f"max({std}, {number(self.std_floor)})"
+            latex_std = rf"\max({latex_std}, {latex_number(self.std_floor)})"
+        return Formula(
+            text=f"A_i = (r_i - mean_g) / ({std} + {number(self.eps)})",
+            latex=rf"A_i = \frac{{r_i - \bar r_g}}{{{latex_std} + {latex_number(self.eps)}}}",
+            symbols=symbols,
+            sources=_SOURCES,
+        )
+
+
+_SOURCES = ("Shao et al. (DeepSeekMath), arXiv 2402.03300",)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 from torch import Tensor
 from typing_extensions import override
 
 from grpo_lightning.advantages.base import Advantage
+from grpo_lightning.formula import Formula
 from grpo_lightning.functional.groups import Groups
 from grpo_lightning.types import RolloutTable
 
@@ -21,14 +25,30 @@ class LeaveOneOut(Advantage):
     importance ratio.
 
     Example:
+        >>> import torch
         >>> from grpo_lightning.advantages.leave_one_out import LeaveOneOut
-        >>> LeaveOneOut().compares
-        True
+        >>> from grpo_lightning.types import RolloutTable
+        >>> row, rewards = torch.arange(3), torch.tensor([3.0, 0.0, 0.0])
+        >>> LeaveOneOut()(RolloutTable(row * 0, row * 0, row, row, rewards, row >= 0, row + 1, row, row, {})).tolist()
+        [3.0, -1.5, -1.5]
     """
 
     name = "leave_one_out"
+    differs: ClassVar[Mapping[str, str]] = {
+        "TRL": "RLOOTrainer takes the KL, summed over the row, off the reward first, and can whiten the result over the batch.",
+        "verl": "A group of one gets its raw reward; equal rewards that are not exact in binary leave rounding noise.",
+    }
 
     @override
     def estimate(self, rewards_R: Tensor, groups: Groups, table: RolloutTable) -> Tensor:
         sizes_R = groups.sizes_G[groups.index_R]
         return groups.centered(rewards_R) * sizes_R / (sizes_R - 1).clamp(min=1)
+
+    @override
+    def formula(self) -> Formula:
+        return Formula(
+            text="A_i = r_i - (1 / (G - 1)) sum_{j in g, j != i} r_j",
+            latex=r"A_i = r_i - \frac{1}{G - 1} \sum_{j \in g,\, j \ne i} r_j",
+            symbols={"g": "the group of row i", "G": "its valid rows"},
+            sources=("Ahmadian et al., arXiv 2402.14740",),
+        )

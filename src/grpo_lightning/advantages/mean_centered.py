@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 from torch import Tensor
 from typing_extensions import override
 
 from grpo_lightning.advantages.base import Advantage
+from grpo_lightning.formula import Formula
 from grpo_lightning.functional.groups import Groups
 from grpo_lightning.types import RolloutTable
 
@@ -21,13 +25,29 @@ class MeanCentered(Advantage):
     Source: Liu et al., arXiv 2503.20783.
 
     Example:
+        >>> import torch
         >>> from grpo_lightning.advantages.mean_centered import MeanCentered
-        >>> MeanCentered().compares
-        True
+        >>> from grpo_lightning.types import RolloutTable
+        >>> row, rewards = torch.arange(4), torch.tensor([1.0, 0.0, 0.0, 0.0])
+        >>> MeanCentered()(RolloutTable(row * 0, row * 0, row, row, rewards, row >= 0, row + 1, row, row, {})).tolist()
+        [0.75, -0.25, -0.25, -0.25]
     """
 
     name = "mean_centered"
+    differs: ClassVar[Mapping[str, str]] = {
+        "verl": "A group of one gets its raw reward; equal rewards that are not exact in binary leave rounding noise.",
+        "NeMo-RL": "Without normalize_rewards its default baseline leaves the row out, which is leave_one_out here.",
+    }
 
     @override
     def estimate(self, rewards_R: Tensor, groups: Groups, table: RolloutTable) -> Tensor:
         return groups.centered(rewards_R)
+
+    @override
+    def formula(self) -> Formula:
+        return Formula(
+            text="A_i = r_i - mean_g",
+            latex=r"A_i = r_i - \bar r_g",
+            symbols={"mean_g": "mean reward of the row's group"},
+            sources=("Liu et al., arXiv 2503.20783",),
+        )

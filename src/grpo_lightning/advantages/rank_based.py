@@ -10,6 +10,7 @@ from typing_extensions import override
 
 from grpo_lightning.advantages.base import Advantage
 from grpo_lightning.errors import require
+from grpo_lightning.formula import Formula
 from grpo_lightning.functional.groups import Groups
 from grpo_lightning.types import RolloutTable
 
@@ -32,9 +33,12 @@ class RankBased(Advantage):
         score: ``mid_rank`` or ``normal``.
 
     Example:
+        >>> import torch
         >>> from grpo_lightning.advantages.rank_based import RankBased
-        >>> RankBased(score="normal").score
-        'normal'
+        >>> from grpo_lightning.types import RolloutTable
+        >>> row, rewards = torch.arange(3), torch.tensor([0.0, 90.0, 1.0])
+        >>> RankBased()(RolloutTable(row * 0, row * 0, row, row, rewards, row >= 0, row + 1, row, row, {})).tolist()
+        [-1.0, 1.0, 0.0]
     """
 
     name = "rank_based"
@@ -52,6 +56,20 @@ class RankBased(Advantage):
             return signs_R / (sizes_R - 1).clamp(min=1)
         # (G - 1) q + 1/2 = (sum of signs + G) / 2
         return groups.centered(torch.special.ndtri((signs_R + sizes_R) / (2 * sizes_R)))
+
+    @override
+    def formula(self) -> Formula:
+        q = "q_i = (#{j: r_j < r_i} + #{j: r_j = r_i} / 2) / (G - 1)"
+        latex_q = r"q_i = \frac{\#\{j: r_j < r_i\} + \frac{1}{2} \#\{j: r_j = r_i\}}{G - 1}"
+        symbols = {"q_i": "mid-rank of row i among the other rows j of its group", "G": "valid rows of the group"}
+        if self.score == "mid_rank":
+            return Formula(f"A_i = 2 q_i - 1, {q}", rf"A_i = 2 q_i - 1,\quad {latex_q}", symbols)
+        return Formula(
+            text=f"A_i = z_i - mean_g(z), z_i = Phi^-1(((G - 1) q_i + 1/2) / G), {q}",
+            latex=r"A_i = z_i - \bar z_g,\quad z_i = \Phi^{-1}\Big(\frac{(G - 1) q_i + \frac{1}{2}}{G}\Big),\quad "
+            + latex_q,
+            symbols={**symbols, "Phi": "standard normal distribution function"},
+        )
 
 
 def _sign_sums(values_R: Tensor, groups: Groups, tolerance_G: Tensor) -> Tensor:

@@ -115,7 +115,7 @@ class Collector:
                 attempt + 1,
                 redrawn + len(again),
             )
-        self.judging.advantage.observe(collected.gathered.table)
+        self.judging.advantage.observe(replace(collected.gathered.table, valid_R=collected.keep_R))
         return replace(
             collected,
             keep_R=selection.keep_R & collected.keep_R,
@@ -181,10 +181,10 @@ class Collector:
             advantages_R = self.judging.advantage(table)
         for transform in self.judging.transforms:
             if transform.level == "row":
-                advantages_R = transform(advantages_R, gathered.table, rollouts)
+                advantages_R = transform(advantages_R, table, rollouts)
             else:
                 values_S = gathered.local(advantages_R)[rollouts.row_S] if advantages_S is None else advantages_S
-                advantages_S = transform(values_S, gathered.table, rollouts)
+                advantages_S = transform(values_S, table, rollouts)
         if advantages_S is None:
             advantages_S = gathered.local(advantages_R)[rollouts.row_S]
         else:

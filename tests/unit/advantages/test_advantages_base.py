@@ -12,6 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from grpo_lightning.advantages import Advantage, GroupNorm, LeaveOneOut, MeanCentered, RankBased
+from grpo_lightning.advantages.gdpo import GDPO
+from grpo_lightning.advantages.gpg import GPG
+from grpo_lightning.advantages.lite_ppo import LitePPO
+from grpo_lightning.advantages.max_minus_second import MaxMinusSecond
+from grpo_lightning.advantages.maxrl import MaxRL
+from grpo_lightning.advantages.opo import OPO
+from grpo_lightning.advantages.pass_at_k import PassAtK
+from grpo_lightning.advantages.pkpo import PKPO
+from grpo_lightning.advantages.reinforce_plus_plus_baseline import ReinforcePlusPlusBaseline
+from grpo_lightning.formula import Formula
 from helpers.tables import reward_table
 
 ESTIMATORS: dict[str, Callable[[], Advantage]] = {
@@ -24,10 +34,28 @@ ESTIMATORS: dict[str, Callable[[], Advantage]] = {
     "leave_one_out": LeaveOneOut,
     "rank_based": RankBased,
     "rank_based/normal": lambda: RankBased(score="normal"),
+    "opo": OPO,
+    "gpg": GPG,
+    "lite_ppo": LitePPO,
+    "gdpo": GDPO,
+    "reinforce_plus_plus_baseline": ReinforcePlusPlusBaseline,
+    "reinforce_plus_plus_baseline/rows": lambda: ReinforcePlusPlusBaseline(over="rows"),
 }
+"""Those that give every row of a group with a difference a value, on any reward."""
+BINARY: dict[str, Callable[[], Advantage]] = {
+    **ESTIMATORS,
+    "max_minus_second": MaxMinusSecond,
+    "max_minus_second/group": lambda: MaxMinusSecond(scale="group"),
+    "maxrl": MaxRL,
+    "pass_at_k": lambda: PassAtK(k=2),
+    "pass_at_k/threshold": lambda: PassAtK(k=1, correct=0.5),
+    "pkpo": lambda: PKPO(k=2),
+}
+"""Those and the ones that want rewards of 0 and 1, or speak for few rows."""
+binary = pytest.mark.parametrize("make", BINARY.values(), ids=BINARY.keys())
 every = pytest.mark.parametrize("make", ESTIMATORS.values(), ids=ESTIMATORS.keys())
 SCALE_FREE = ["group_norm/population/no eps", "group_norm/rollout/no eps", "rank_based", "rank_based/normal"]
-LINEAR = ["group_norm/none", "mean_centered", "leave_one_out"]
+LINEAR = ["group_norm/none", "mean_centered", "leave_one_out", "opo", "gpg"]
 
 
 @every
@@ -151,3 +179,40 @@ def test_scale_free_estimators(name: str, scale: float) -> None:
 def test_linear_estimators(name: str, scale: float) -> None:
     scaled = ESTIMATORS[name]()(reward_table([[reward * scale for reward in rows] for rows in REWARDS]))
     torch.testing.assert_close(scaled / scale, ESTIMATORS[name]()(reward_table(REWARDS)), rtol=1e-9, atol=1e-12)
+
+
+@binary
+@pytest.mark.parametrize("reward", [0.0, 1.0])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_all_right_or_all_wrong_is_exactly_zero(
+    make: Callable[[], Advantage], reward: float, dtype: torch.dtype
+) -> None:
+    found = make()(reward_table([[reward] * 5, [0.0, 1.0, 0.0], [1.0], [None, None, 0.0]], dtype=dtype))
+    assert found[[0, 1, 2, 3, 4, 8, 9, 10, 11]].tolist() == [0.0] * 9
+    assert found[6] > 0
+    assert found.dtype == torch.float64
+    assert make().compares
+
+
+@binary
+def test_rows_that_abstain_or_are_empty_leave_the_statistics_of_binary_rewards(make: Callable[[], Advantage]) -> None:
+    with_them = make()(reward_table([[1.0, None, 0.0, 0.0, 1.0], [0.0, 1.0, 0.0]], lengths=[3, 3, 3, 3, 0, 3, 3, 3]))
+    without = make()(reward_table([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]))
+    assert with_them[[1, 4]].tolist() == [0.0, 0.0]
+    assert with_them[[0, 2, 3, 5, 6, 7]].tolist() == without.tolist()
+
+
+@binary
+def test_no_rows_and_only_abstaining_ones(make: Callable[[], Advantage]) -> None:
+    assert make()(reward_table([[None, None], [None]])).tolist() == [0.0] * 3
+    assert make()(reward_table([])).shape == (0,)
+
+
+@binary
+def test_equations_are_written_out(make: Callable[[], Advantage]) -> None:
+    formula = make().formula()
+    assert isinstance(formula, Formula)
+    assert formula.text.startswith("A_i = ")
+    assert formula.latex.startswith("A_i = ")
+    assert formula.latex.count("{") == formula.latex.count("}")
+    assert formula.symbols

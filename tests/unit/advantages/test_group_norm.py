@@ -1,33 +1,33 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given
 
 from grpo_lightning.advantages.group_norm import GroupNorm
 from grpo_lightning.errors import ConfigError
+from grpo_lightning.types import RolloutTable
+from helpers.adversarial import formula_cases, tables
+from helpers.exact import (
+    centering_error,
+    deviation_error,
+    exact_groups,
+    expect_near,
+    quotient_error,
+    root,
+    says_nothing,
+)
 from helpers.tables import reward_table
 
 
-def reference(
-    groups: list[list[float]], ddof: int = 1, eps: float = 1e-6, std_floor: float = 0.0, scale: str = "group"
-) -> list[float]:
-    """The formula, row by row."""
-    everything = [reward for rows in groups for reward in rows]
-    result = []
-    for rows in groups:
-        mean = math.fsum(rows) / len(rows)
-        pool = rows if scale == "group" else everything
-        middle = math.fsum(pool) / len(pool)
-        variance = math.fsum((reward - middle) ** 2 for reward in pool) / max(len(pool) - ddof, 1)
-        divisor = 1.0 if scale == "none" else max(math.sqrt(variance), std_floor) + eps
-        silent = len(rows) < 2 or max(rows) - min(rows) <= 4 * 2.0**-52 * max(map(abs, rows))
-        result += [0.0 if silent else (reward - mean) / divisor for reward in rows]
-    return result
+def std_of(values: Sequence[Fraction], ddof: int) -> float:
+    mean = sum(values, Fraction(0)) / len(values)
+    return root(sum(((value - mean) ** 2 for value in values), Fraction(0)) / (len(values) - ddof))
 
 
 def test_sample_standard_deviation_by_hand() -> None:
@@ -85,19 +85,48 @@ def test_eps_damps_groups_that_barely_disagree() -> None:
     torch.testing.assert_close(advantages, torch.tensor([-0.5, 0.5], dtype=torch.float64))
 
 
-@settings(max_examples=60, deadline=None)
-@given(
-    groups=st.lists(st.lists(st.integers(-4, 4).map(lambda i: i / 3), min_size=1, max_size=6), min_size=1, max_size=5),
-    ddof=st.sampled_from([0, 1]),
-    eps=st.sampled_from([1e-6, 0.5]),
-    std_floor=st.sampled_from([0.0, 0.3]),
-    scale=st.sampled_from(["group", "rollout", "none"]),
-)
-def test_equals_the_formula(groups: list[list[float]], ddof: int, eps: float, std_floor: float, scale: Any) -> None:
-    table = reward_table(groups)
-    expected = torch.tensor(reference(groups, ddof, eps, std_floor, scale), dtype=torch.float64)
-    advantages = GroupNorm(ddof=ddof, eps=eps, std_floor=std_floor, scale=scale)(table)
-    torch.testing.assert_close(advantages, expected, rtol=1e-11, atol=1e-12)
+MODES: list[dict[str, Any]] = [
+    {},
+    {"ddof": 0, "eps": 0.0},
+    {"std_floor": 0.3},
+    {"scale": "rollout"},
+    {"scale": "rollout", "ddof": 0, "eps": 0.5},
+    {"scale": "none"},
+]
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
+@formula_cases
+@given(table=tables())
+def test_equals_its_formula(mode: dict[str, Any], table: RolloutTable) -> None:
+    given_ = {"ddof": 1, "eps": 1e-6, "std_floor": 0.0, "scale": "group", **mode}
+    groups = exact_groups(table)
+    everything = [reward for group in groups for reward in group.rewards]
+    wanted: list[Fraction | float] = [0.0] * len(table)
+    bounds = [0.0] * len(table)
+    for group in groups:
+        if says_nothing(group.rewards, table.reward_epsilon):
+            continue
+        error = centering_error(group.size, group.spread)
+        divisor, divisor_error = 1.0, 0.0
+        if given_["scale"] != "none":
+            pool = group.rewards if given_["scale"] == "group" else everything
+            std = std_of(pool, given_["ddof"])
+            divisor = max(std, given_["std_floor"]) + given_["eps"]
+            divisor_error = deviation_error(centering_error(len(pool), max(pool) - min(pool)), len(pool), std)
+        for row, reward in zip(group.rows, group.rewards, strict=True):
+            wanted[row] = (reward - group.mean) / Fraction(divisor)
+            bounds[row] = quotient_error(error, float(wanted[row]), divisor, divisor_error)
+    expect_near(GroupNorm(**mode)(table), wanted, bounds)
+
+
+def test_formula_shows_its_numbers() -> None:
+    assert GroupNorm(eps=0.25).formula().text == "A_i = (r_i - mean_g) / (std_g + 0.25)"
+    assert (
+        GroupNorm(std_floor=0.5, scale="rollout").formula().text == "A_i = (r_i - mean_g) / (max(std_B, 0.5) + 1e-06)"
+    )
+    assert GroupNorm(scale="none").formula().latex == r"A_i = r_i - \bar r_g"
+    assert "ddof 0" in GroupNorm(ddof=0).formula().symbols["std_g"]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from grpo_lightning import GRPODataModule, create
-from grpo_lightning.advantages.base import Advantage
+from grpo_lightning.advantages.base import Advantage, StepAdvantage
 from grpo_lightning.errors import ConfigError, DataError
 from grpo_lightning.functional.groups import Groups
 from grpo_lightning.kl.base import KLTerm
@@ -28,11 +28,10 @@ from helpers.tiny_policy import row_distributions, tiny_policy
 from helpers.tiny_run import PROMPTS, fit, make_module, spread
 
 
-class Watching(Advantage):
+class Watching(StepAdvantage):
     """Return-to-go, and everything that it was shown."""
 
     name = "test_watching"
-    per = "step"
     compares = False
     functionals = frozenset({"sum_of_squares"})
 

@@ -254,7 +254,7 @@ def test_create_takes_a_function_as_a_reward() -> None:
     [
         ("adventage", "group_norm", {}, "kind: 'adventage' is no kind of component; did you mean 'advantage'?"),
         ("advantage", "leave_one", {}, "advantage: 'leave_one' is no known advantage; did you mean 'leave_one_out'"),
-        ("advantage", "xyz", {}, "known: group_norm, leave_one_out, mean_centered, rank_based"),
+        ("advantage", "xyz", {}, "known: gdpo, gigpo, gpg, group_norm, leave_one_out,"),
         ("sampler", "top_k", {"kk": 3}, "sampler.kk: 3 is no option of 'top_k'"),
         ("advantage", "leave_one_out", {"ddof": 1}, "advantage.ddof: 1 is no option of 'leave_one_out'; it takes none"),
         ("sampler", "temperature", {"temperature": -1.0}, "sampler.temperature: -1.0 is outside (0, inf)"),

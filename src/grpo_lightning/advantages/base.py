@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from abc import ABC
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
+from typing_extensions import override
 
 from grpo_lightning.component import Component
 from grpo_lightning.functional.groups import Groups
@@ -25,8 +26,7 @@ class Advantage(Component, ABC):
       ``4 * epsilon * max |reward|`` (``epsilon`` of the type the rewards arrived in) get exactly 0;
     - a group with fewer valid rows than :attr:`smallest_group` gets exactly 0.
 
-    An estimator with ``per = "step"`` overrides :meth:`estimate_steps` instead, which applies to its groups the rules that
-    its formula has a place for; rows that are not valid get 0 all the same.
+    An estimator that gives each step a value is a :class:`StepAdvantage`.
     """
 
     kind = "advantage"
@@ -37,8 +37,8 @@ class Advantage(Component, ABC):
     greedy: ClassVar[bool] = False
     """Needs the reward of a greedy completion of every prompt: ``table.greedy_rewards_R``."""
     functionals: ClassVar[frozenset[str]] = frozenset()
-    """Functionals of each step's distribution, under the policy at the start of the updates, that a step estimator needs:
-    ``log_prob``, ``entropy``, ``sum_of_squares``."""
+    """Functionals of each step's distribution, under the policy at the start of the updates, that a step estimator needs
+    (``log_prob``, ``entropy``, ``sum_of_squares``)."""
     reads_components: ClassVar[bool] = False
     """Reads the scores of single rewards and their weights instead of the composed reward, so gates have no place."""
     columns: Sequence[str] = ()
@@ -54,15 +54,11 @@ class Advantage(Component, ABC):
 
         Args:
             table: Scalars of all rows, on all ranks.
-            steps: This rank's steps, for an estimator ``per`` step.
+            steps: This rank's steps, which only a :class:`StepAdvantage` looks at.
 
         Returns:
-            [R] float64 over the rows of ``table``, or [S] float64 over ``steps``; 0 for rows that are not valid.
+            [R] float64 over the rows of ``table``; 0 for rows that are not valid.
         """
-        if self.per == "step":
-            if steps is None:
-                raise ValueError(f"advantage {self.name!r} gives a value a step, and was called without steps")
-            return torch.where(table.valid_R[steps.row_S], self.estimate_steps(table, steps), 0.0)
         advantages_R = torch.zeros(len(table), dtype=torch.float64)
         rows = table.valid_R.nonzero().squeeze(1)
         if rows.numel() == 0:
@@ -80,13 +76,38 @@ class Advantage(Component, ABC):
             return small_G
         return small_G | groups.unanimous(valid.rewards_R.to(torch.float64), valid.reward_epsilon)
 
+    @abstractmethod
     def estimate(self, rewards_R: Tensor, groups: Groups, table: RolloutTable) -> Tensor:
         """[R] float64: the formula, over valid rows only. Need not care for silent groups."""
-        raise TypeError(f"advantage {type(self).__name__} defines neither estimate nor estimate_steps")
-
-    def estimate_steps(self, table: RolloutTable, steps: RolloutSteps) -> Tensor:
-        """[S] float64: the formula, over ``steps``. Rows that are not valid must be left out of its statistics."""
-        raise TypeError(f"advantage {type(self).__name__} gives no value a step")
 
     def observe(self, table: RolloutTable) -> None:
         """A rollout is final: take over into the state what the next one needs to know. Called once a rollout."""
+
+
+class StepAdvantage(Advantage):
+    """A function from the rollout's table and this rank's steps to one advantage a step.
+
+    Rows that are not valid get 0. The rules for degenerate groups are applied by :meth:`estimate_steps`, where its formula
+    has a place for them.
+    """
+
+    per = "step"
+
+    @override
+    def __call__(self, table: RolloutTable, steps: RolloutSteps | None = None) -> Tensor:
+        """[S] float64 over ``steps``, without a change of state; 0 for steps of rows that are not valid.
+
+        Raises:
+            ValueError: If it is called without steps.
+        """
+        if steps is None:
+            raise ValueError(f"advantage {self.name!r} gives a value a step, and was called without steps")
+        return torch.where(table.valid_R[steps.row_S], self.estimate_steps(table, steps), 0.0)
+
+    @override
+    def estimate(self, rewards_R: Tensor, groups: Groups, table: RolloutTable) -> Tensor:
+        raise ValueError(f"advantage {self.name!r} gives a value a step, not a row")
+
+    @abstractmethod
+    def estimate_steps(self, table: RolloutTable, steps: RolloutSteps) -> Tensor:
+        """[S] float64: the formula, over ``steps``. Rows that are not valid must be left out of its statistics."""

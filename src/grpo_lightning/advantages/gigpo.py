@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from grpo_lightning.advantages.base import Advantage
+from grpo_lightning.advantages.base import StepAdvantage
 from grpo_lightning.errors import require, require_range
 from grpo_lightning.formula import Formula, latex_number, number
 from grpo_lightning.functional.groups import Groups
@@ -18,7 +18,7 @@ from grpo_lightning.steps import RolloutSteps
 from grpo_lightning.types import RolloutTable
 
 
-class GiGPO(Advantage):
+class GiGPO(StepAdvantage):
     """GiGPO's advantage, ``A_it = (r_i - mean_g) / F_g + omega (R_ik - mean_s) / F_s`` for every step ``t`` of turn ``k``.
 
     The first part compares whole rows inside their group (equation 3 of the paper). The second compares turns that began
@@ -56,7 +56,6 @@ class GiGPO(Advantage):
     """
 
     name = "gigpo"
-    per = "step"
     differs: ClassVar[Mapping[str, str]] = {
         "verl-agent": "an episode alone in its group keeps its whole return as first part; where the mean and standard "
         "deviation of a group are taken over all its turns (compute_mean_std_cross_steps), long episodes weigh more.",

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from grpo_lightning.advantages.base import Advantage
+from grpo_lightning.advantages.base import StepAdvantage
 from grpo_lightning.errors import require
 from grpo_lightning.formula import Formula, latex_number, number
 from grpo_lightning.functional.groups import Groups
@@ -19,7 +19,7 @@ from grpo_lightning.steps import RolloutSteps
 from grpo_lightning.types import RolloutTable
 
 
-class OptimalTokenBaseline(Advantage):
+class OptimalTokenBaseline(StepAdvantage):
     """OTB's advantage, ``A_it = G_it - (sum_j W_jt G_jt) / (sum_j W_jt)`` over the rows of the group that reach step ``t``.
 
     ``G_it = sum_{s>=t} r_is`` is the return-to-go and ``W_it = sum_{s<=t} w_is`` the energy that the row has used up to
@@ -57,7 +57,6 @@ class OptimalTokenBaseline(Advantage):
     """
 
     name = "otb"
-    per = "step"
     functionals = frozenset({"log_prob", "sum_of_squares"})
     differs: ClassVar[Mapping[str, str]] = {
         "verl": "adds 1e-8 to the sum of weights, so the baseline fades to 0 where the policy had next to no choice; a "

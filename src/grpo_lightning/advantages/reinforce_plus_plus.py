@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from grpo_lightning.advantages.base import Advantage
+from grpo_lightning.advantages.base import StepAdvantage
 from grpo_lightning.errors import require, require_range
 from grpo_lightning.formula import Formula, latex_number, number
 from grpo_lightning.functional.returns import returns_to_go
@@ -17,7 +17,7 @@ from grpo_lightning.steps import RolloutSteps
 from grpo_lightning.types import RolloutTable
 
 
-class ReinforcePlusPlus(Advantage):
+class ReinforcePlusPlus(StepAdvantage):
     """REINFORCE++'s advantage, ``A_it = (R_it - mean_B) / (std_B + eps)`` with ``R_it = sum_{s>=t} gamma^(s-t) r_is``.
 
     ``r_is`` is what step ``s`` of row ``i`` earned: the row's reward at its last step, less the KL penalty of each step
@@ -48,7 +48,6 @@ class ReinforcePlusPlus(Advantage):
     """
 
     name = "reinforce_plus_plus"
-    per = "step"
     compares = False
     differs: ClassVar[Mapping[str, str]] = {
         "verl": "sets the running return to 0 at every token that is not trainable, so steps before an observation of an "

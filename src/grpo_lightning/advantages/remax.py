@@ -6,14 +6,14 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from grpo_lightning.advantages.base import Advantage
+from grpo_lightning.advantages.base import StepAdvantage
 from grpo_lightning.formula import Formula
 from grpo_lightning.functional.returns import returns_to_go
 from grpo_lightning.steps import RolloutSteps
 from grpo_lightning.types import RolloutTable
 
 
-class ReMax(Advantage):
+class ReMax(StepAdvantage):
     """ReMax's advantage, ``A_it = sum_{s>=t} r_is - b_g``, ``b_g`` the reward of the greedy completion of the prompt.
 
     ``r_is`` is what step ``s`` of row ``i`` earned, so without a KL in the reward and without rewards for turns all steps
@@ -39,7 +39,6 @@ class ReMax(Advantage):
     """
 
     name = "remax"
-    per = "step"
     compares = False
     greedy = True
 

@@ -25,7 +25,7 @@ def test_every_setting_is_there() -> None:
 
 
 def test_components_are_named() -> None:
-    assert "      advantage: group_norm, leave_one_out, mean_centered, rank_based" in page("fit")
+    assert "      sampler: greedy, min_p, temperature, top_k, top_p" in page("fit")
 
 
 def test_settings_of_other_commands_are_left_out() -> None:

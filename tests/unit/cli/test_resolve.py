@@ -161,7 +161,7 @@ def test_what_is_resolved_resolves_to_itself() -> None:
         ({"rewards": ["exact_match", "regx"]}, "model.rewards.1: 'regx' is no known reward; "
          "did you mean 'regex'?"),
         ({"kl": {"weight": 0.1}}, "model.kl: {} names no component of the kind kl; "
-         "add name: one of abs, exact, k1, k2, k3, k3_unbiased"),
+         "add name: one of abs, exact, k1, k2, k3, k3_plus, k3_unbiased"),
         ({"loss": {"name": "a", "class_path": "b"}}, "model.loss: {'name': 'a', 'class_path': 'b'} has both name and "
          "class_path; leave one of them out"),
         ({"warmup": {"updates": 1, "loss": "supervisd"}}, "model.warmup.loss: 'supervisd' is no known auxiliary; "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import yaml
 from grpo_lightning.compat import PRESETS, Followed, Preset
 
 PAGE = Path(__file__).with_name("compatibility.md")
+RECORDED = PAGE.parents[1] / "tests" / "data" / "trl_1_16.json"
 TITLES = {"trl": "TRL", "verl": "verl", "openrlhf": "OpenRLHF", "nemo_rl": "NeMo-RL"}
 HEAD = """# Coming from another system
 
@@ -20,7 +22,7 @@ and the same gradient. At the top of a configuration:
 ```yaml
 compat: trl
 model:
-  kl: {weight: 0.04}
+  kl: {{weight: 0.04}}
 ```
 
 or on the command line, `python -m grpo_lightning fit --compat trl --config X`. A preset lies beneath what is written: every
@@ -35,9 +37,10 @@ abstain are in no statistic, and the gradient does not depend on how an update i
 How they were checked. **TRL's preset was run against TRL**:
 [`benchmarks/compat_trl.py`](../benchmarks/compat_trl.py) records advantages, losses and gradients of trl 1.16.0 on small
 rollouts, in an environment of its own, and [`tests/integration/test_compat_trl.py`](../tests/integration/test_compat_trl.py)
-holds the preset, and the settings for other values named here, against those numbers: value and gradient within 1e-6 of the
-largest entry, since TRL keeps rewards and advantages in float32. The points that differ have tests of their own there.
-**The other systems were read, not run**: what stands here is what their sources say at the versions named.
+holds the preset, and what a person writes for other settings of theirs, against those numbers, {cases} cases in all: value
+and gradient within 1e-6 of the largest entry, since TRL keeps rewards and advantages in float32. Where we differ, and it can
+be recorded, a test of its own says by how much. **The other systems were read, not run**: what stands here is what their
+sources say at the versions named.
 
 This page is written by `python docs/build_compatibility.py` from `src/grpo_lightning/compat`.
 """
@@ -46,7 +49,15 @@ This page is written by `python docs/build_compatibility.py` from `src/grpo_ligh
 def page() -> str:
     """The text of the page."""
     links = ", ".join(f"[{title(name)}](#{title(name).lower()})" for name in PRESETS)
-    return "\n".join([HEAD, f"Presets: {links}.", "", *(system(name, preset) for name, preset in PRESETS.items())])
+    cases = len(json.loads(RECORDED.read_text())["cases"])
+    return "\n".join(
+        [
+            HEAD.format(cases=cases),
+            f"Presets: {links}.",
+            "",
+            *(system(name, preset) for name, preset in PRESETS.items()),
+        ]
+    )
 
 
 def title(name: str) -> str:

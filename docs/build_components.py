@@ -137,7 +137,7 @@ def kind_page(kind: Kind, entries: list[Entry]) -> str:
 
 def component(kind: str, entry: Entry) -> Iterator[str]:
     """The lines of one component."""
-    found = entry.load()
+    found: Any = entry.load()
     given = ARGUMENTS.get((kind, entry.name), {})
     made = instance(kind, entry.name)
     first, *rest = paragraphs(found)

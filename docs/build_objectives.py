@@ -195,7 +195,7 @@ def source(entry: Entry) -> str:
     if entry.name in SOURCES:
         return SOURCES[entry.name]
     formula: Formula | None = create(entry.kind, entry.name, **PARTS.get(entry.name, {})).formula()
-    said = re.search(r"^Source: (.+?)(?:[;.]\s|$)", inspect.getdoc(entry.load()) or "", re.MULTILINE)
+    said = re.search(r"^Source: (.+?arXiv \d{4}\.\d{5}|[^;\n]+)", inspect.getdoc(entry.load()) or "", re.MULTILINE)
     return cited("; ".join(formula.sources if formula else ()) or (said[1] if said else "-"))
 
 

@@ -79,9 +79,9 @@ def explain(module: GRPOModule) -> Explanation:
 
 def _objective(module: GRPOModule) -> Formula:
     objective = module.objective
-    text, latex = TERMS[objective.loss.scope]
+    text, latex = _left(objective.loss, *TERMS[objective.loss.scope])
     if objective.correction is not None:
-        weight, latex_weight = ("c_it", "c_{i,t}") if objective.correction.level == "step" else ("c_i", "c_i")
+        weight, latex_weight = _left(objective.correction, "c_it", "c_{i,t}")
         text, latex = f"{weight} {text}", f"{latex_weight}\\, {latex}"
     if objective.kl_in_loss and objective.kl is not None:
         if objective.kl_controller is not None:
@@ -169,6 +169,14 @@ def _part(role: str, component: Component, text: str, latex: str) -> Part:
         component.name,
         _formula(component, f"{text} = {component.name}", f"{latex} = \\text{{{_tex(component.name)}}}"),
     )
+
+
+def _left(component: Component, text: str, latex: str) -> tuple[str, str]:
+    """The left-hand side of the component's equation, in text and LaTeX; ``text`` and ``latex`` where it has none."""
+    found = component.formula()
+    if found is None or "=" not in found.text or "=" not in found.latex:
+        return text, latex
+    return found.text.partition("=")[0].strip(), found.latex.partition("=")[0].strip()
 
 
 def _formula(component: Component, text: str, latex: str) -> Formula:

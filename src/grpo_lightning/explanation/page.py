@@ -32,7 +32,9 @@ def page(explanation: Explanation, title: str = "") -> str:
 
 def latex(explanation: Explanation) -> str:
     """The equations as one ``aligned`` block, without dollar signs."""
-    rows = [explanation.objective, *(part.formula for part in explanation.parts if "=" in part.formula.latex)]
+    # What stands before the term is no equation of its own: it is in the first line.
+    equations = [part.formula for part in explanation.parts if part.role != "aggregation"]
+    rows = [explanation.objective, *equations]
     body = " \\\\\n".join(f"  {_aligned(each.latex)}" for each in rows)
     return f"\\begin{{aligned}}\n{body}\n\\end{{aligned}}"
 

@@ -47,6 +47,14 @@ def _clip_that_never_binds(module: GRPOModule) -> str | None:
             "which moves by a thousandth where a step's ratio moves by a tenth; the paper takes 3e-4 and 4e-4")  # fmt: skip
 
 
+def _rows_weighted_by_length(module: GRPOModule) -> str | None:
+    loss, aggregation = module.objective.loss, module.objective.aggregation.name
+    if loss.scope != "sequence" or aggregation in ("sequence_mean_token_mean", "prompt_mean"):
+        return None
+    return (f"loss {loss.name} has one term a row, and aggregation {aggregation} counts it once a step: long rows weigh more; "
+            "the papers of such losses average rows (sequence_mean_token_mean)")  # fmt: skip
+
+
 def _gradient_of_another_kl(module: GRPOModule) -> str | None:
     kl = module.kl
     if kl is None or kl.weight == 0 or kl.where != "loss":
@@ -116,6 +124,7 @@ CHECKS: tuple[Check, ...] = (
     _length_bias,
     _difficulty_bias,
     _clip_that_never_binds,
+    _rows_weighted_by_length,
     _gradient_of_another_kl,
     _penalty_of_another_kl,
     _penalty_divided_by_std,

@@ -67,13 +67,13 @@ CLOSED: dict[str, str] = {
     "PKPO's gradient against that of max@k": "tests/unit/advantages/test_pkpo.py::test_is_an_unbiased_gradient_of_max_at_k",
     "pass@k against all subsets":
         "tests/unit/advantages/test_advantages_pass_at_k.py::test_equals_the_mean_over_all_subsets_with_the_row",
-    "each KL in the loss, three steps over five words: the divergence of steps":
+    "k2, exact and unbiased k3 in the loss, three steps over five words: the divergence of steps":
         "tests/unit/kl/test_three_steps.py::test_in_the_loss_the_divergence_of_steps_with_prefixes_held_fixed",
-    "k3 in the loss: the other direction":
+    "k3 in the loss, likewise: the other direction":
         "tests/unit/kl/test_three_steps.py::test_k3_in_the_loss_the_forward_divergence_of_steps",
-    "k1 in the reward: the divergence of rows":
+    "k1 in the reward, likewise: the divergence of rows":
         "tests/unit/kl/test_three_steps.py::test_k1_in_the_reward_is_the_divergence_of_rows",
-    "no other KL in the reward is that":
+    "k2, k3, abs, exact and unbiased k3 in the reward are not that":
         "tests/unit/kl/test_three_steps.py::test_in_the_reward_no_other_is_the_divergence_of_rows",
 }  # fmt: skip
 """What is known without the formula, and the test that says so."""

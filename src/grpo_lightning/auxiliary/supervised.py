@@ -30,8 +30,10 @@ class Supervised(AuxiliaryLoss):
 
     Example:
         >>> import torch
-        >>> Supervised(weighting="phi").terms(torch.tensor([0.5, 0.99]).log()).tolist()  # 0.25 log 2, 0.0099 log(1/0.99)
-        [0.1732867956161499, 9.949834202416241e-05]
+        >>> from grpo_lightning.auxiliary.supervised import Supervised
+        >>> terms = Supervised(weighting="phi").terms(torch.tensor([0.5, 0.99]).double().log())
+        >>> [round(term, 6) for term in terms.tolist()]  # 0.25 log 2 and 0.0099 log(1 / 0.99)
+        [0.173287, 9.9e-05]
     """
 
     name = "supervised"

@@ -67,8 +67,8 @@ _DIFFERS = (
         "sequence_rejection leaves the count as it is unless denominator: remaining is set",
         "the choice is a setting of the correction",
     ),
-    Departure("kl_loss_type k3+ has the value of k3 and the gradient of k2", "no estimator here; k2 has that gradient",
-              "the value would not be that of the gradient"),
+    Departure("kl_loss_type k3+ holds the log-ratio between -20 and 20 and the value below 10", "k3_plus has no limits",
+              "nothing of a usable run lies beyond"),
     Departure(
         "with trainer.balance_batch, on by default, rows are dealt to the ranks by their length",
         "groups stay whole in an update",

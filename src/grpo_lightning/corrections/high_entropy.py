@@ -76,7 +76,7 @@ class HighEntropyMask(Correction):
         count = "all steps" if self.denominator == "original" else "the steps with c_it = 1"
         return Formula(
             text="c_it = 1 if H_it >= H* else 0",
-            latex=r"c_{it} = \mathbb{1}[H_{it} \ge H^*]",
+            latex=r"c_{i,t} = \mathbb{1}[H_{it} \ge H^*]",
             symbols={
                 "H_it": "entropy of the step's distribution",
                 "H*": f"the entropy of rank {rank} from the top, of the update's T steps; aggregations count {count}",

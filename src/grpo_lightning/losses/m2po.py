@@ -95,7 +95,7 @@ class M2POLoss(PolicyLoss):
         which = "all steps" if self.candidates == "all" else "the steps with A_it log rho_it > 0"
         return Formula(
             text="l_it = -M_it rho_it A_it, rho_it = pi_theta / mu",
-            latex=r"\ell_{it} = -M_{it}\,\rho_{it} A_{it},\quad \rho_{it} = \frac{\pi_\theta}{\mu}",
+            latex=r"\ell_{i,t} = -M_{it}\,\rho_{it} A_{it},\quad \rho_{it} = \frac{\pi_\theta}{\mu}",
             symbols={
                 "mu": "policy that sampled",
                 "M_it": f"0 for the fewest of {which} of the update, largest (log rho_it)^2 first, without which the mean of "

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from grpo_lightning.corrections.off_policy_sequence_mask import OffPolicySequenceMask
@@ -30,6 +30,9 @@ def reference(rows: list[Row], delta: float, level: str) -> list[float]:
 @given(rows=st.booleans().flatmap(lambda per_step: cases(per_step=per_step)))
 def test_equals_its_formula(level: Any, rows: list[Row]) -> None:
     mask = OffPolicySequenceMask(delta=0.01, level=level)
+    for row in rows:  # where the advantages of a row cancel, rounding alone decides the sign of their sum
+        size = math.fsum(map(abs, row.advantage))
+        assume(level == "step" or size == 0 or abs(math.fsum(row.advantage)) > 1e-12 * size)
     expect_weights(mask, rows, lambda seen: reference(seen, 0.01, level))
 
 

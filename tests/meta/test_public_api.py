@@ -24,7 +24,19 @@ def public_modules() -> list[str]:
     functional = import_module(f"{ROOT}.functional")
     inside = [f"functional.{module.name}" for module in pkgutil.iter_modules(functional.__path__)]
     bases = [f"{kind.folder}.base" for kind in KINDS.values()]
-    return ["", "types", "errors", "settings", "reports", *sorted(bases), "rewards.entry", *sorted(inside)]
+    return [
+        "",
+        "types",
+        "errors",
+        "settings",
+        "reports",
+        "steps",
+        "formula",
+        "compat",
+        *sorted(bases),
+        "rewards.entry",
+        *sorted(inside),
+    ]
 
 
 def surface() -> str:

@@ -41,12 +41,9 @@ class GDPO(Advantage):
         eps: Added to all standard deviations; not negative.
 
     Example:
-        >>> import torch
         >>> from grpo_lightning.advantages.gdpo import GDPO
         >>> from grpo_lightning.types import RolloutTable
-        >>> row, rewards, scores = torch.arange(3), torch.tensor([1.0, 3.0, 2.0]), torch.tensor([1.0, 3.0, 2.0]).double()
-        >>> table = RolloutTable(row * 0, row * 0, row, row, rewards, row >= 0, row + 1, row, row, {"a": scores})
-        >>> GDPO(eps=0.0)(table).tolist()
+        >>> GDPO(eps=0.0)(RolloutTable.of([1.0, 3.0, 2.0], groups=[0, 0, 0])).tolist()
         [-1.0, 1.0, 0.0]
     """
 

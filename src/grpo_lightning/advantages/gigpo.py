@@ -45,8 +45,7 @@ class GiGPO(StepAdvantage):
         >>> from grpo_lightning.advantages.gigpo import GiGPO
         >>> from grpo_lightning.steps import RolloutSteps
         >>> from grpo_lightning.types import RolloutTable
-        >>> row, zero, rewards = torch.tensor([0, 1]), torch.tensor([0, 0]), torch.tensor([1.0, 0.0]).double()
-        >>> table = RolloutTable(zero, zero, row, row, rewards, rewards >= 0, row + 1, zero + 1, zero, {})
+        >>> table = RolloutTable.of([1.0, 0.0], groups=[0, 0])
         >>> steps = RolloutSteps(
         ...     torch.tensor([0, 0, 1]), torch.tensor([0, 1, 0]), torch.tensor([0.0, 1.0, 0.0]).double(),
         ...     state_S=torch.tensor([7, 8, 7]),

@@ -27,11 +27,9 @@ class GPG(Advantage):
     below which more is sampled, is a selector's.
 
     Example:
-        >>> import torch
         >>> from grpo_lightning.advantages.gpg import GPG
         >>> from grpo_lightning.types import RolloutTable
-        >>> row, rewards = torch.arange(4), torch.tensor([0.0, 1.0, 1.0, 1.0])
-        >>> GPG()(RolloutTable(row // 2, row // 2, row, row % 2, rewards, row >= 0, row + 1, row, row, {})).tolist()
+        >>> GPG()(RolloutTable.of([0.0, 1.0, 1.0, 1.0], groups=[0, 0, 1, 1])).tolist()
         [-1.0, 1.0, 0.0, 0.0]
     """
 

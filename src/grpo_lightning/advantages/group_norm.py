@@ -38,11 +38,9 @@ class GroupNorm(Advantage):
         scale: ``group``, ``rollout`` or ``none``.
 
     Example:
-        >>> import torch
         >>> from grpo_lightning.advantages.group_norm import GroupNorm
         >>> from grpo_lightning.types import RolloutTable
-        >>> row, rewards = torch.arange(4), torch.tensor([1.0, 0.0, 0.0, 0.0])
-        >>> GroupNorm(eps=0.0)(RolloutTable(row * 0, row * 0, row, row, rewards, row >= 0, row + 1, row, row, {})).tolist()
+        >>> GroupNorm(eps=0.0)(RolloutTable.of([1.0, 0.0, 0.0, 0.0], groups=[0, 0, 0, 0])).tolist()
         [1.5, -0.5, -0.5, -0.5]
     """
 

@@ -25,11 +25,9 @@ class LeaveOneOut(Advantage):
     importance ratio.
 
     Example:
-        >>> import torch
         >>> from grpo_lightning.advantages.leave_one_out import LeaveOneOut
         >>> from grpo_lightning.types import RolloutTable
-        >>> row, rewards = torch.arange(3), torch.tensor([3.0, 0.0, 0.0])
-        >>> LeaveOneOut()(RolloutTable(row * 0, row * 0, row, row, rewards, row >= 0, row + 1, row, row, {})).tolist()
+        >>> LeaveOneOut()(RolloutTable.of([3.0, 0.0, 0.0], groups=[0, 0, 0])).tolist()
         [3.0, -1.5, -1.5]
     """
 

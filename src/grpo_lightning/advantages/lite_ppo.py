@@ -33,12 +33,9 @@ class LitePPO(Advantage):
         eps: Added to the standard deviation; not negative.
 
     Example:
-        >>> import torch
         >>> from grpo_lightning.advantages.lite_ppo import LitePPO
         >>> from grpo_lightning.types import RolloutTable
-        >>> row, rewards = torch.arange(4), torch.tensor([0.0, 2.0, 2.0, 2.0])
-        >>> table = RolloutTable(row // 2, row // 2, row, row % 2, rewards, row >= 0, row + 1, row, row, {})
-        >>> LitePPO(eps=0.0)(table).tolist()
+        >>> LitePPO(eps=0.0)(RolloutTable.of([0.0, 2.0, 2.0, 2.0], groups=[0, 0, 1, 1])).tolist()
         [-1.0, 1.0, 0.0, 0.0]
     """
 

@@ -35,11 +35,9 @@ class MaxMinusSecond(Advantage):
         eps: With ``scale="group"``, added to the standard deviation; not negative.
 
     Example:
-        >>> import torch
         >>> from grpo_lightning.advantages.max_minus_second import MaxMinusSecond
         >>> from grpo_lightning.types import RolloutTable
-        >>> row, rewards = torch.arange(3), torch.tensor([0.0, 1.0, 0.25])
-        >>> MaxMinusSecond()(RolloutTable(row * 0, row * 0, row, row, rewards, row >= 0, row + 1, row, row, {})).tolist()
+        >>> MaxMinusSecond()(RolloutTable.of([0.0, 1.0, 0.25], groups=[0, 0, 0])).tolist()
         [0.0, 0.75, 0.0]
     """
 

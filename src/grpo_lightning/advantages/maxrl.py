@@ -31,11 +31,9 @@ class MaxRL(Advantage):
         RewardError: When called, for a negative reward, naming the row.
 
     Example:
-        >>> import torch
         >>> from grpo_lightning.advantages.maxrl import MaxRL
         >>> from grpo_lightning.types import RolloutTable
-        >>> row, rewards = torch.arange(4), torch.tensor([1.0, 0.0, 0.0, 0.0])
-        >>> MaxRL()(RolloutTable(row * 0, row * 0, row, row, rewards, row >= 0, row + 1, row, row, {})).tolist()
+        >>> MaxRL()(RolloutTable.of([1.0, 0.0, 0.0, 0.0], groups=[0, 0, 0, 0])).tolist()
         [3.0, -1.0, -1.0, -1.0]
     """
 

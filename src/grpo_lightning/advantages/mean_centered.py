@@ -25,11 +25,9 @@ class MeanCentered(Advantage):
     Source: Liu et al., arXiv 2503.20783.
 
     Example:
-        >>> import torch
         >>> from grpo_lightning.advantages.mean_centered import MeanCentered
         >>> from grpo_lightning.types import RolloutTable
-        >>> row, rewards = torch.arange(4), torch.tensor([1.0, 0.0, 0.0, 0.0])
-        >>> MeanCentered()(RolloutTable(row * 0, row * 0, row, row, rewards, row >= 0, row + 1, row, row, {})).tolist()
+        >>> MeanCentered()(RolloutTable.of([1.0, 0.0, 0.0, 0.0], groups=[0, 0, 0, 0])).tolist()
         [0.75, -0.25, -0.25, -0.25]
     """
 

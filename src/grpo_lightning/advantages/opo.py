@@ -26,11 +26,9 @@ class OPO(Advantage):
     entropy term.
 
     Example:
-        >>> import torch
         >>> from grpo_lightning.advantages.opo import OPO
         >>> from grpo_lightning.types import RolloutTable
-        >>> row, rewards = torch.arange(2), torch.tensor([0.0, 1.0])
-        >>> OPO()(RolloutTable(row * 0, row * 0, row, row, rewards, row >= 0, 1 + 2 * row, row, row, {})).tolist()
+        >>> OPO()(RolloutTable.of([0.0, 1.0], groups=[0, 0], lengths=[1, 3])).tolist()
         [-0.75, 0.25]
     """
 

@@ -46,8 +46,7 @@ class OptimalTokenBaseline(StepAdvantage):
         >>> from grpo_lightning.advantages.otb import OptimalTokenBaseline
         >>> from grpo_lightning.steps import RolloutSteps
         >>> from grpo_lightning.types import RolloutTable
-        >>> row, zero, rewards = torch.tensor([0, 1]), torch.tensor([0, 0]), torch.tensor([1.0, 0.0]).double()
-        >>> table = RolloutTable(zero, zero, row, row, rewards, rewards >= 0, row + 1, zero + 1, zero, {})
+        >>> table = RolloutTable.of([1.0, 0.0], groups=[0, 0])
         >>> probability, squares = torch.tensor([0.5, 0.25, 0.5]).double(), torch.tensor([0.5, 0.625, 0.5]).double()
         >>> steps = RolloutSteps(torch.tensor([0, 1, 1]), torch.zeros(3), torch.tensor([1.0, 0.0, 0.0]).double(),
         ...                      {"log_prob": probability.log(), "sum_of_squares": squares})

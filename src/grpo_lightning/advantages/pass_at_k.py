@@ -37,11 +37,9 @@ class PassAtK(Advantage):
         RewardError: When called, for a reward that is neither 0 nor 1 and no ``correct``, naming the row.
 
     Example:
-        >>> import torch
         >>> from grpo_lightning.advantages.pass_at_k import PassAtK
         >>> from grpo_lightning.types import RolloutTable
-        >>> row, rewards = torch.arange(4), torch.tensor([1.0, 0.0, 0.0, 0.0])
-        >>> PassAtK(k=2)(RolloutTable(row * 0, row * 0, row, row, rewards, row >= 0, row + 1, row, row, {})).tolist()
+        >>> PassAtK(k=2)(RolloutTable.of([1.0, 0.0, 0.0, 0.0], groups=[0, 0, 0, 0])).tolist()
         [1.0, -0.3333333333333333, -0.3333333333333333, -0.3333333333333333]
     """
 

@@ -45,11 +45,9 @@ class PKPO(Advantage):
         baseline: ``leave_one_out_minus_one`` (what the paper trains with), ``leave_one_out`` or ``none``.
 
     Example:
-        >>> import torch
         >>> from grpo_lightning.advantages.pkpo import PKPO
         >>> from grpo_lightning.types import RolloutTable
-        >>> row, rewards = torch.arange(3), torch.tensor([0.0, 3.0, 1.0])
-        >>> PKPO(k=2)(RolloutTable(row * 0, row * 0, row, row, rewards, row >= 0, row + 1, row, row, {})).tolist()
+        >>> PKPO(k=2)(RolloutTable.of([0.0, 3.0, 1.0], groups=[0, 0, 0])).tolist()
         [0.0, 1.6666666666666665, 0.3333333333333333]
     """
 

@@ -39,11 +39,9 @@ class RoleConditionedAdvantage(Advantage):
         baseline: ``updated`` (the paper) or ``previous`` (its code).
 
     Example:
-        >>> import torch
         >>> from grpo_lightning.advantages.rae import RoleConditionedAdvantage
         >>> from grpo_lightning.types import RolloutTable
-        >>> row, zero, rewards = torch.tensor([0, 1]), torch.tensor([0, 0]), torch.tensor([1.0, 1.0]).double()
-        >>> table = RolloutTable(zero, zero, row, row, rewards, rewards >= 0, row + 1, zero + 1, zero, {})
+        >>> table = RolloutTable.of([1.0, 1.0], groups=[0, 0])
         >>> RoleConditionedAdvantage(alpha=0.5)(table).tolist()  # baseline 0.5 after the first row, 0.75 after the second
         [0.5, 0.25]
     """

@@ -33,11 +33,9 @@ class RankBased(Advantage):
         score: ``mid_rank`` or ``normal``.
 
     Example:
-        >>> import torch
         >>> from grpo_lightning.advantages.rank_based import RankBased
         >>> from grpo_lightning.types import RolloutTable
-        >>> row, rewards = torch.arange(3), torch.tensor([0.0, 90.0, 1.0])
-        >>> RankBased()(RolloutTable(row * 0, row * 0, row, row, rewards, row >= 0, row + 1, row, row, {})).tolist()
+        >>> RankBased()(RolloutTable.of([0.0, 90.0, 1.0], groups=[0, 0, 0])).tolist()
         [-1.0, 1.0, 0.0]
     """
 

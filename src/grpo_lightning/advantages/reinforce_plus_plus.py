@@ -40,8 +40,7 @@ class ReinforcePlusPlus(StepAdvantage):
         >>> from grpo_lightning.advantages.reinforce_plus_plus import ReinforcePlusPlus
         >>> from grpo_lightning.steps import RolloutSteps
         >>> from grpo_lightning.types import RolloutTable
-        >>> row, zero, rewards = torch.tensor([0, 1]), torch.tensor([0, 0]), torch.tensor([1.0, 0.0]).double()
-        >>> table = RolloutTable(zero, zero, row, row, rewards, rewards >= 0, row + 1, zero + 1, zero, {})
+        >>> table = RolloutTable.of([1.0, 0.0], groups=[0, 0])
         >>> steps = RolloutSteps(torch.tensor([0, 1, 1]), torch.zeros(3), torch.tensor([1.0, 0.0, 0.0]).double())
         >>> [round(value, 4) for value in ReinforcePlusPlus(ddof=0)(table, steps).tolist()]  # mean 1/3
         [1.4142, -0.7071, -0.7071]

@@ -36,13 +36,10 @@ class ReinforcePlusPlusBaseline(Advantage):
         eps: Added to the standard deviation; not negative.
 
     Example:
-        >>> import torch
         >>> from grpo_lightning.advantages.reinforce_plus_plus_baseline import ReinforcePlusPlusBaseline
         >>> from grpo_lightning.types import RolloutTable
-        >>> row, rewards = torch.arange(2), torch.tensor([0.0, 2.0])
-        >>> ReinforcePlusPlusBaseline(eps=0.0)(
-        ...     RolloutTable(row * 0, row * 0, row, row, rewards, row >= 0, 1 + 3 * row, row, row, {})
-        ... ).tolist()
+        >>> table = RolloutTable.of([0.0, 2.0], groups=[0, 0], lengths=[1, 4])
+        >>> ReinforcePlusPlusBaseline(eps=0.0)(table).tolist()
         [-2.0, 0.5]
     """
 

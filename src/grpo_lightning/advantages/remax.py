@@ -30,9 +30,7 @@ class ReMax(StepAdvantage):
         >>> from grpo_lightning.advantages.remax import ReMax
         >>> from grpo_lightning.steps import RolloutSteps
         >>> from grpo_lightning.types import RolloutTable
-        >>> row, zero, rewards = torch.tensor([0, 1]), torch.tensor([0, 0]), torch.tensor([1.0, 0.0]).double()
-        >>> table = RolloutTable(zero, zero, row, row, rewards, rewards >= 0, row + 1, zero + 1, zero, {},
-        ...                      greedy_rewards_R=torch.tensor([1.0, 0.25]))
+        >>> table = RolloutTable.of([1.0, 0.0], groups=[0, 0], greedy_rewards_R=torch.tensor([1.0, 0.25]))
         >>> steps = RolloutSteps(torch.tensor([0, 1, 1]), torch.zeros(3), torch.tensor([1.0, 0.0, 0.0]).double())
         >>> ReMax()(table, steps).tolist()  # greedy completions earned 1 and 0.25
         [0.0, -0.25, -0.25]

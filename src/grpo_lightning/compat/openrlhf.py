@@ -53,7 +53,11 @@ _DIFFERS = (
         "token_mean over the update",
         "the gradient would depend on how the update is cut",
     ),
-    Departure("values of k1 and k2 held between -10 and 10", "k1 has no limit; k2 and k3 have one", "nothing of a usable run lies beyond"),
+    Departure(
+        "values of k1 and k2 held between -10 and 10",
+        "k1 has no limit; k2 and k3 have one",
+        "nothing of a usable run lies beyond",
+    ),
     Departure(
         "seq-mask-tis keeps rows by the geometric mean of their ratios and multiplies by the steps' own, without a cap",
         "{name: product, parts: [sequence_rejection, truncated_importance]} with a cap of your choice",

@@ -26,11 +26,9 @@ class MaxVariance(Selector):
         keep: Rows kept of each group, at least 2. Only a larger ``group_size`` leaves something to choose.
 
     Example:
-        >>> import torch
         >>> from grpo_lightning.selectors.max_variance import MaxVariance
         >>> from grpo_lightning.types import RolloutTable
-        >>> row, zero, rewards = torch.arange(4), torch.zeros(4, dtype=torch.int64), torch.tensor([0.2, 0.9, 0.5, 0.0]).double()
-        >>> table = RolloutTable(zero, zero, row, row, rewards, rewards >= 0, zero + 1, zero + 1, zero, {})
+        >>> table = RolloutTable.of([0.2, 0.9, 0.5, 0.0], groups=[0, 0, 0, 0])
         >>> MaxVariance(keep=2).subset(table).tolist()
         [False, True, False, True]
     """

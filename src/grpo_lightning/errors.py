@@ -86,6 +86,8 @@ def require_range(
     Raises:
         ConfigError: If it lies outside, or is not a number.
     """
+    if isinstance(value, bool | str) or not hasattr(value, "__float__"):
+        raise ConfigError(setting, value, "is no number", f"set a number between {low:g} and {high:g}")
     above = value > low if low_open else value >= low
     below = value < high if high_open else value <= high
     left, right = "(" if low_open else "[", ")" if high_open else "]"

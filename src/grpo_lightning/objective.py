@@ -14,7 +14,7 @@ from grpo_lightning.errors import ConfigError, near_matches
 from grpo_lightning.functional.groups import Groups
 from grpo_lightning.kl.base import KLInputs, KLTerm
 from grpo_lightning.kl.controller import AdaptiveKL
-from grpo_lightning.losses.base import LossInputs, LossTerms, PolicyLoss
+from grpo_lightning.losses.base import LossInputs, LossTerms, PolicyLoss, bounded_exp
 from grpo_lightning.policies.base import Policy
 from grpo_lightning.rollout.buffer import Buffer, MicroBatch, Preview
 from grpo_lightning.rollout.preview import preview
@@ -57,10 +57,13 @@ class Objective:
             because = f": {loss.why_aggregations}" if loss.why_aggregations else ""
             raise ConfigError("model.aggregation", self.aggregation.name, f"has no meaning with loss {loss.name!r}{because}",
                               near_matches(self.aggregation.name, legal))  # fmt: skip
-        if correction is not None and loss.weighs_sampler:
+        if correction is not None and correction.off_policy and loss.weighs_sampler:
             raise ConfigError("model.correction", correction.name, f"would weigh the sampler a second time: loss {loss.name!r} "
                               "holds its own weight against the policy that sampled", "leave model.correction out")  # fmt: skip
-        if correction is not None and loss.scope in ("sequence", "group") and correction.level != "sequence":
+        if correction is not None and loss.scope == "group":
+            raise ConfigError("model.correction", correction.name, f"has no place in loss {loss.name!r}, whose one term a "
+                              "group mixes its rows", "leave it out, or take a loss with a term a row or step")  # fmt: skip
+        if correction is not None and loss.scope == "sequence" and correction.level != "sequence":
             raise ConfigError("model.correction", correction.name,
                               f"weighs steps and loss {loss.name!r} has one term a {loss.scope}",
                               "set its level to sequence if it has one, or leave it out")  # fmt: skip
@@ -162,9 +165,9 @@ class Objective:
         inputs = self._inputs(micro, log_probs_S, output)
         weights_R = micro.weights_R.to(log_probs_S)
         terms = self.loss(inputs)
-        loss = policy_loss = self._policy_loss(
-            terms, inputs, weights_R, self._correction(micro, inputs, output, statistics)
-        )
+        policy_weights_R = weights_R if micro.policy_weights_R is None else micro.policy_weights_R.to(log_probs_S)
+        correction_S = self._correction(micro, inputs, output, statistics)
+        loss = policy_loss = self._policy_loss(terms, inputs, policy_weights_R, correction_S)
         statistics.count(len(rows), log_probs_S.shape[0])
         statistics.total("train/policy_loss", policy_loss)
         _observe(statistics, terms, inputs, output["entropy"])
@@ -241,10 +244,9 @@ class Objective:
             return (terms.terms * (weights_S if correction_S is None else weights_S * correction_S)).sum()
         # A term of a row counts as that term at each of its steps, a term of a group at each step of its rows.
         unit_R = weights_R * inputs.lengths_R
-        if correction_S is not None:
-            unit_R = unit_R * inputs.mean_rows(correction_S)
         if self.loss.scope == "sequence":
-            return (terms.terms * unit_R).sum()
+            weight_R = unit_R if correction_S is None else unit_R * inputs.mean_rows(correction_S)
+            return (terms.terms * weight_R).sum()
         groups = Groups.of(inputs.group_R.cpu())
         unit_G = unit_R.new_zeros(len(groups)).index_add(0, groups.index_R.to(unit_R.device), unit_R)
         return (terms.terms * unit_G).sum()
@@ -253,11 +255,11 @@ class Objective:
 @torch.no_grad()
 def _observe(statistics: UpdateStatistics, terms: LossTerms, inputs: LossInputs, entropy_S: Tensor) -> None:
     log_ratio_S = inputs.log_probs_S.detach() - inputs.old_log_probs_S
-    ratio_S = log_ratio_S.exp()
+    ratio_S = bounded_exp(log_ratio_S)
     for name, values_S in {"ratio": ratio_S, **terms.step_metrics}.items():
         statistics.mean(f"policy/{name}", values_S)
     statistics.mean("policy/entropy", entropy_S)
-    statistics.mean("policy/old_kl", torch.expm1(log_ratio_S) - log_ratio_S)
+    statistics.mean("policy/old_kl", torch.where(log_ratio_S < 1, torch.expm1(log_ratio_S), ratio_S - 1) - log_ratio_S)
     statistics.mean("policy/sampler_kl", inputs.behaviour_log_probs_S - inputs.old_log_probs_S)
     statistics.largest("policy/ratio_max", ratio_S)
     statistics.smallest("policy/ratio_min", ratio_S)

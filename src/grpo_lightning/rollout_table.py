@@ -41,11 +41,19 @@ class RolloutTable:
     completion abstains."""
     weights: Mapping[str, Tensor] = field(default_factory=dict)
     """[R] float64 by reward name: weight of the score in the composed reward of the row, 0 where it is left out."""
+    parts_R: Tensor | None = None
+    """[R] float64: sum of the magnitudes that were added up to the reward, where there were several."""
     labels: Mapping[str, Tensor] = field(default_factory=dict)
     """[R] int64 by column of the data set: equal for equal values, for the columns that the estimator asks for."""
 
     def __len__(self) -> int:
         return self.group_R.shape[0]
+
+    @property
+    def sizes_R(self) -> Tensor:
+        """[R] float64: what rounding of a reward is relative to: its parts, which may be larger than their sum."""
+        sizes_R = self.rewards_R.to(torch.float64).abs()
+        return sizes_R if self.parts_R is None else torch.maximum(sizes_R, self.parts_R.nan_to_num(nan=0.0))
 
     @classmethod
     def of(
@@ -64,6 +72,9 @@ class RolloutTable:
             lengths: [R] trainable steps, 1 each by default.
             **given: Any further field by its name.
 
+        Raises:
+            ValueError: If their numbers differ, or a reward is infinite.
+
         Example:
             >>> from grpo_lightning.types import RolloutTable
             >>> RolloutTable.of([1.0, None, 0.0], [0, 0, 1], lengths=[3, 2, 0]).valid_R.tolist()
@@ -75,6 +86,10 @@ class RolloutTable:
         else:
             rewards = torch.tensor([torch.nan if each is None else each for each in rewards], dtype=torch.float64)
         group_R = torch.as_tensor(groups, dtype=torch.int64)
+        if rewards.shape != group_R.shape:
+            raise ValueError(f"{rewards.shape[0]} rewards and {group_R.shape[0]} groups: give one of each a row")
+        if bool(rewards.isinf().any()):
+            raise ValueError("a reward is not finite: only None or NaN abstains")
         row_R, zero_R = torch.arange(len(group_R)), torch.zeros_like(group_R)
         lengths_R = torch.ones_like(group_R) if lengths is None else torch.as_tensor(lengths, dtype=torch.int64)
         member_R = torch.tensor([int((group_R[:row] == group).sum()) for row, group in enumerate(group_R)]).long()

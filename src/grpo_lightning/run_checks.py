@@ -60,6 +60,16 @@ def _check_advantage(module: GRPOModule) -> None:
     least = advantage.smallest_group
     require(module.group_size >= least, "model.group_size", module.group_size,
             f"is below what advantage {advantage.name!r} needs, {least}", f"set it to at least {least}")  # fmt: skip
+    kept = _largest_group(module)
+    require(kept >= least, "model.selector", module.selector.name,
+            f"leaves advantage {advantage.name!r} {kept} rows of a group, and it needs {least}",
+            "let it keep more, or take another advantage")  # fmt: skip
+    penalised = module.kl is not None and module.kl.weight > 0 and module.kl.where == "reward"
+    require(advantage.takes_penalty or not penalised, "model.kl.where", "reward",
+            f"makes rewards that advantage {advantage.name!r} has no meaning for", "set it to loss")  # fmt: skip
+    require(module.environment.gives_states or not advantage.needs_states, "model.advantage", advantage.name,
+            f"compares turns that begin in equal states, and environment {module.environment.name!r} tells none",
+            "take an environment with gives_states, or another advantage")  # fmt: skip
     if advantage.reads_components:
         for index, entry in enumerate(module.rewards):
             require(not entry.gate, f"model.rewards.{index}.gate", True,
@@ -68,6 +78,13 @@ def _check_advantage(module: GRPOModule) -> None:
         where = None if module.kl is None or module.kl.weight == 0 else module.kl.where
         require(where != "reward", "model.kl.where", where,
                 f"does not reach advantage {advantage.name!r}, which takes rewards one by one", "set it to loss")  # fmt: skip
+
+
+def _largest_group(module: GRPOModule) -> int:
+    try:
+        return module.selector.largest_group(module.group_size)
+    except ConfigError as error:
+        raise error.under("model.selector") from None
 
 
 def check_fit(module: GRPOModule, data: GRPODataModule, trainer: Trainer) -> None:

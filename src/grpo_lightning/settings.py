@@ -121,7 +121,8 @@ def named_terms(terms: Sequence[AuxiliaryTerm]) -> dict[str, AuxiliaryTerm]:
     named: dict[str, AuxiliaryTerm] = {}
     for term in terms:
         name = term.name or term.loss.name
-        require(name not in named, "model.auxiliary", name, "is the name of two losses", "give each a name of its own")
+        require(name not in named, "model.auxiliary", name, "is the name of two losses",
+                f"give each a name of its own: {{loss: {term.loss.name}, name: SOMETHING}}")  # fmt: skip
         named[name] = term
     largest = [max(term.weight, term.final_weight or 0.0) for term in terms if term.complement]
     require(sum(largest) <= 1.0, "model.auxiliary", sum(largest), "is the sum of the weights with complement, above 1",

@@ -252,6 +252,32 @@ def test_entropy_bonus(policy: CausalLM, rows: list[HandRow]) -> None:
     )
 
 
+def test_kl_and_entropy_keep_their_normaliser_where_steps_leave_that_of_the_policy(
+    policy: CausalLM, rows: list[HandRow]
+) -> None:
+    """``sum over all steps of beta k2 - alpha H``, divided by all steps, is in both gradients; so it cancels."""
+    found = []
+    for terms in ((None, None), (KLTerm(estimator=make("kl", "k2"), weight=0.3), EntropyBonus(weight=0.2))):
+        for denominator in ("original", "remaining"):
+            correction = create("correction", "high_entropy", fraction=0.3, denominator=denominator)
+            objective = Objective(
+                make("loss", "clipped"), make("aggregation", "token_mean"), terms[0], correction, terms[1]
+            )
+            buffer = filled(policy, rows, objective, Layout(budget=60))
+            statistics = UpdateStatistics()
+            seen = objective.preview(policy, buffer, 0, (5, 0))
+            for index in range(len(buffer.plans[0].micro_batches)):
+                micro = buffer.previewed(0, index, seen)
+                assert micro is not None
+                objective(policy, micro, statistics)
+            found.append(statistics.reduce())
+    for metrics in found[2:]:
+        assert metrics["train/kl_loss"] == pytest.approx(0.3 * metrics["policy/kl"], rel=1e-12)
+        assert metrics["train/entropy_loss"] == pytest.approx(-0.2 * metrics["policy/entropy"], rel=1e-12)
+    assert found[3]["train/policy_loss"] == pytest.approx(found[1]["train/policy_loss"], rel=1e-12)
+    assert found[3]["train/policy_loss"] != pytest.approx(found[2]["train/policy_loss"], rel=1e-3)
+
+
 def combinations(loss: str) -> list[Objective]:
     return [
         Objective(
@@ -284,8 +310,9 @@ def test_what_does_not_compose_is_refused_with_the_reason_and_a_way_out(loss: st
         assert kl is not None
         wrong = [
             surrogate.aggregations is not None and objective.aggregation.name not in surrogate.aggregations,
-            correction is not None and surrogate.weighs_sampler,
-            correction is not None and surrogate.scope in ("sequence", "group") and correction.level != "sequence",
+            correction is not None and correction.off_policy and surrogate.weighs_sampler,
+            correction is not None and surrogate.scope == "sequence" and correction.level != "sequence",
+            correction is not None and surrogate.scope == "group",
             kl.where == "reward" and kl.estimator.name == "exact",
         ]
         assert (error is not None) == any(wrong)

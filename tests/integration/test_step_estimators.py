@@ -209,6 +209,46 @@ def test_estimators_of_single_rewards_refuse_what_they_would_not_see(settings: d
         make_module(tiny_policy(), advantage=Single(), **settings)
 
 
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"advantage": create("advantage", "pass_at_k", k=4)},
+         r"model\.group_size: 4 is below what advantage 'pass_at_k' needs, 5"),
+        ({"advantage": create("advantage", "pkpo", k=3), "selector": create("selector", "max_variance", keep=2)},
+         r"model\.selector: 'max_variance' leaves advantage 'pkpo' 2 rows of a group, and it needs 3"),
+        ({"selector": create("selector", "max_variance", keep=4)}, r"model\.selector\.keep: 4 keeps every row of groups of 4"),
+        ({"advantage": "maxrl", "kl": KLTerm(estimator=create("kl", "k1"), where="reward")},
+         r"model\.kl\.where: 'reward' makes rewards that advantage 'maxrl' has no meaning for"),
+        ({"advantage": create("advantage", "pass_at_k", k=2), "kl": KLTerm(estimator=create("kl", "k1"), where="reward")},
+         r"model\.kl\.where: 'reward' makes rewards that advantage 'pass_at_k' has no meaning for"),
+        ({"advantage": "gigpo"}, r"model\.advantage: 'gigpo' compares turns that begin in equal states, and environment"),
+    ],
+)  # fmt: skip
+def test_what_could_never_train_is_refused_at_start(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make_module(tiny_policy(), **settings)
+
+
+def test_rewards_that_are_equal_but_for_the_rounding_of_their_parts_have_no_signal(tmp_path: Path) -> None:
+    """100.1 - 100 and 50.1 - 50 in float32 are 0.1 but for the rounding of 100 and 50."""
+
+    def high(completions: Sequence[str]) -> Tensor:
+        return torch.tensor([100.1, 50.1, 30.1, 70.1] * (len(completions) // 4))
+
+    def low(completions: Sequence[str]) -> Tensor:
+        return torch.tensor([100.0, 50.0, 30.0, 70.0] * (len(completions) // 4))
+
+    entries = [
+        RewardEntry(reward=FunctionReward(function=high)),
+        RewardEntry(reward=FunctionReward(function=low), weight=-1.0),
+    ]
+    for advantage in ("group_norm", "rank_based", "leave_one_out"):
+        watch = fit(tmp_path / advantage, make_module(tiny_policy(), rewards=entries, advantage=advantage))
+        report = watch.rollout_reports[0]
+        assert len(set(report.table.rewards_R[:4].tolist())) > 1
+        assert report.advantages_R.tolist() == [0.0] * 12
+
+
 def no_reward(completions: Sequence[str]) -> list[float | None]:
     return [None for _ in completions]
 

@@ -83,7 +83,7 @@ def test_illegal_combinations_are_refused_with_the_reason() -> None:
         objective(Weighing(), correction=create("correction", "truncated_importance")).check()
     objective(Weighing()).check()
     steps = create("correction", "truncated_importance", level="step")
-    for loss in (Rowwise(), Groupwise()):
+    for loss in (Rowwise(),):
         with pytest.raises(ConfigError, match=r"model\.correction: 'truncated_importance' weighs steps"):
             objective(loss, "sequence_mean_token_mean", correction=steps).check()
         whole = create("correction", "truncated_importance", level="sequence")

@@ -41,6 +41,10 @@ class Advantage(Component, ABC):
     (``log_prob``, ``entropy``, ``sum_of_squares``)."""
     reads_components: ClassVar[bool] = False
     """Reads the scores of single rewards and their weights instead of the composed reward, so gates have no place."""
+    takes_penalty: bool = True
+    """Has a meaning for rewards that a KL in the reward has lowered; not if it asks for rewards of a certain range."""
+    needs_states: ClassVar[bool] = False
+    """Needs the environment's keys of states: ``steps.state_S``."""
     columns: Sequence[str] = ()
     """Columns of the data set whose values it tells apart: ``table.labels``."""
 
@@ -74,7 +78,7 @@ class Advantage(Component, ABC):
         small_G = groups.sizes_G < self.smallest_group
         if not self.compares:
             return small_G
-        return small_G | groups.unanimous(valid.rewards_R.to(torch.float64), valid.reward_epsilon)
+        return small_G | groups.unanimous(valid.rewards_R.to(torch.float64), valid.reward_epsilon, valid.sizes_R)
 
     @abstractmethod
     def estimate(self, rewards_R: Tensor, groups: Groups, table: RolloutTable) -> Tensor:

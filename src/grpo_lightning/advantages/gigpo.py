@@ -55,6 +55,7 @@ class GiGPO(StepAdvantage):
     """
 
     name = "gigpo"
+    needs_states = True
     differs: ClassVar[Mapping[str, str]] = {
         "verl-agent": "an episode alone in its group keeps its whole return as first part; where the mean and standard "
         "deviation of a group are taken over all its turns (compute_mean_std_cross_steps), long episodes weigh more.",

@@ -66,6 +66,9 @@ class GroupNorm(Advantage):
         require_range("std_floor", std_floor, low=0.0, high=float("inf"), high_open=True)
         scales = ("group", "rollout", "none")
         require(scale in scales, "scale", scale, "is no scale", "set 'group', 'rollout' or 'none'")
+        require(
+            scale != "none" or std_floor == 0, "std_floor", std_floor, "has no meaning for scale 'none'", "leave it out"
+        )
         self.ddof, self.eps, self.std_floor, self.scale = ddof, eps, std_floor, scale
 
     @override

@@ -56,7 +56,7 @@ class MaxMinusSecond(Advantage):
     @override
     def estimate(self, rewards_R: Tensor, groups: Groups, table: RolloutTable) -> Tensor:
         best_R = groups.max(rewards_R)[groups.index_R]
-        tolerance_R = groups.tolerance(rewards_R, table.reward_epsilon)[groups.index_R]
+        tolerance_R = groups.tolerance(rewards_R, table.reward_epsilon, table.sizes_R)[groups.index_R]
         near_R = best_R - rewards_R <= tolerance_R
         alone_R = near_R & (groups.sum(near_R.to(torch.int64)) == 1)[groups.index_R]
         second_G = groups.max(rewards_R.masked_fill(near_R, -torch.inf))

@@ -38,6 +38,7 @@ class MaxRL(Advantage):
     """
 
     name = "maxrl"
+    takes_penalty = False
     differs: ClassVar[Mapping[str, str]] = {
         "MaxRL's code": "Divides by mean_g + 1e-6; a group of one gets its raw reward over 1e-6; negative rewards pass.",
     }

@@ -39,7 +39,7 @@ class OptimalTokenBaseline(StepAdvantage):
     Source: Li et al., arXiv 2602.07078; where the importance weights enter is taken from the authors' code in verl.
 
     Args:
-        cap: Largest importance weight, positive; ``None``: no importance weights.
+        cap: Largest importance weight, at least 1; ``None``: no importance weights.
 
     Example:
         >>> import torch
@@ -65,10 +65,10 @@ class OptimalTokenBaseline(StepAdvantage):
 
     def __init__(self, *, cap: float | None = None) -> None:
         require(
-            cap is None or 0 < cap < math.inf,
+            cap is None or 1 <= cap < math.inf,
             "cap",
             cap,
-            "is no positive number",
+            "is below 1 or no number",
             "set the largest importance weight, or leave it out for no importance weights",
         )
         self.cap = cap

@@ -50,15 +50,17 @@ class PassAtK(Advantage):
 
     def __init__(self, *, k: int = 4, correct: float | None = None) -> None:
         require_range("k", k, low=1)
+        require(isinstance(k, int), "k", k, "is no whole number", "set a whole number")
         require(
             correct is None or isfinite(correct), "correct", correct, "is no number", "set a reward, or leave it out"
         )
         self.k, self.correct = k, correct
+        self.takes_penalty = correct is not None
 
     @property
     @override
     def smallest_group(self) -> int:
-        return max(2, self.k)
+        return max(2, self.k + 1)
 
     @override
     def estimate(self, rewards_R: Tensor, groups: Groups, table: RolloutTable) -> Tensor:

@@ -64,6 +64,7 @@ class PKPO(Advantage):
         baseline: Literal["none", "leave_one_out", "leave_one_out_minus_one"] = "leave_one_out_minus_one",
     ) -> None:
         require(baseline in BASELINES, "baseline", baseline, "is no baseline", "set one of " + ", ".join(BASELINES))
+        require(isinstance(k, int), "k", k, "is no whole number", "set a whole number")
         require_range("k", k, low=2 if baseline == "leave_one_out_minus_one" else 1)
         self.k, self.baseline = k, baseline
         # By the instance: the two other baselines keep their value where all rewards are equal.

@@ -35,7 +35,8 @@ class RoleConditionedAdvantage(Advantage):
 
     Args:
         columns: Columns of the data set that tell roles apart; none: one baseline for all rows.
-        alpha: What a baseline keeps of itself at each row, from 0 to 1, 1 excluded.
+        alpha: What a baseline keeps of itself at each row, from 0 to 1, 1 excluded; and 0 where the
+            baseline is ``updated``, since rows would be compared with themselves.
         baseline: ``updated`` (the paper) or ``previous`` (its code).
 
     Example:
@@ -63,7 +64,7 @@ class RoleConditionedAdvantage(Advantage):
     ) -> None:
         require(not isinstance(columns, str), "columns", columns, "is no list", f"write [{columns}]")
         require(len(set(columns)) == len(columns), "columns", columns, "names a column twice", "name each once")
-        require_range("alpha", alpha, low=0.0, high=1.0, high_open=True)
+        require_range("alpha", alpha, low=0.0, high=1.0, low_open=baseline == "updated", high_open=True)
         choices = ("updated", "previous")
         require(baseline in choices, "baseline", baseline, "is no choice", "set 'updated' or 'previous'")
         self.columns, self.alpha, self.baseline = tuple(columns), alpha, baseline

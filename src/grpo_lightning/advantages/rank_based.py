@@ -48,7 +48,7 @@ class RankBased(Advantage):
 
     @override
     def estimate(self, rewards_R: Tensor, groups: Groups, table: RolloutTable) -> Tensor:
-        signs_R = _sign_sums(rewards_R, groups, groups.tolerance(rewards_R, table.reward_epsilon))
+        signs_R = _sign_sums(rewards_R, groups, groups.tolerance(rewards_R, table.reward_epsilon, table.sizes_R))
         sizes_R = groups.sizes_G[groups.index_R]
         if self.score == "mid_rank":
             return signs_R / (sizes_R - 1).clamp(min=1)

@@ -17,10 +17,10 @@ from grpo_lightning.types import FinishReason, Prompt, Ragged, Rollouts
 
 
 class Supervised(AuxiliaryLoss):
-    """``-(1/T) sum_t phi_t log pi(y_t)`` over the steps of given answers, T their number in the update on all ranks.
+    """``-(1/M) sum_t phi_t log pi(y_t)`` over the steps of given answers, M their number in the update on all ranks.
 
     ``phi`` is 1, or with ``weighting="phi"`` it is ``p (1 - p)`` of the step's probability ``p``, without gradient: steps that
-    the policy is sure of, and those that it holds for impossible, teach little. ``T`` counts every step all the same.
+    the policy is sure of, and those that it holds for impossible, teach little. ``M`` counts every step all the same.
 
     Source: for ``phi`` Zhang et al. (CHORD), arXiv 2508.11408.
 
@@ -45,12 +45,12 @@ class Supervised(AuxiliaryLoss):
     @override
     def formula(self) -> Formula:
         if self.weighting == "none":
-            return Formula("L = -(1/T) sum_t log pi_theta(y_t)", r"\mathcal L_{SFT} = -\frac1T \sum_t \log \pi_\theta(y_t)",
-                           {"T": "steps of the given answers in the update, on all ranks"})  # fmt: skip
+            return Formula("L = -(1/M) sum_t log pi_theta(y_t)", r"\mathcal L_{SFT} = -\frac1M \sum_t \log \pi_\theta(y_t)",
+                           {"M": "steps of the given answers in the update, on all ranks"})  # fmt: skip
         return Formula(
-            "L = -(1/T) sum_t sg[p_t (1 - p_t)] log p_t",
-            r"\mathcal L_{SFT} = -\frac1T \sum_t \operatorname{sg}[p_t (1 - p_t)] \log p_t",
-            {"T": "steps of the given answers in the update, on all ranks", "p_t": "pi_theta(y_t)"},
+            "L = -(1/M) sum_t sg[p_t (1 - p_t)] log p_t",
+            r"\mathcal L_{SFT} = -\frac1M \sum_t \operatorname{sg}[p_t (1 - p_t)] \log p_t",
+            {"M": "steps of the given answers in the update, on all ranks", "p_t": "pi_theta(y_t)"},
             ("Zhang et al. (CHORD), arXiv 2508.11408",),
         )
 

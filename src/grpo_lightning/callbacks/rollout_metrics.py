@@ -71,7 +71,8 @@ def _groups(report: RolloutReport) -> dict[str, float]:
     everything = Groups.of(table.group_R)
     valid_sizes_G = everything.sum(table.valid_R.to(torch.float64))
     compared = Groups.of(table.group_R[table.valid_R])
-    unanimous = compared.unanimous(table.rewards_R[table.valid_R], table.reward_epsilon) & (compared.sizes_G > 1)
+    rewards_R, sizes_R = table.rewards_R[table.valid_R], table.sizes_R[table.valid_R]
+    unanimous = compared.unanimous(rewards_R, table.reward_epsilon, sizes_R) & (compared.sizes_G > 1)
     means_G, variances_G = group_moments(table)
     metrics = {
         **_percentiles("group/reward_mean", means_G),

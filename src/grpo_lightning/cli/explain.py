@@ -100,7 +100,9 @@ def _module(arguments: Arguments) -> GRPOModule:
 
 
 def _title(arguments: Arguments) -> str:
-    return "What " + (", ".join(map(str, arguments.configs)) or "the embedded run") + " optimises"
+    named = ", ".join(map(str, arguments.configs)) or "the embedded run"
+    presets = [setting.value for setting in arguments.settings if setting.path in (("compat",), ("model", "compat"))]
+    return f"What {named}" + "".join(f" with the settings of {preset}" for preset in presets) + " optimises"
 
 
 def _signal(module: GRPOModule, folder: Path | None) -> dict[str, Any] | None:

@@ -48,6 +48,8 @@ class Correction(Component, ABC):
     """``sequence`` if all steps of a row get the same weight, so that it goes with losses that have one term a row."""
     functionals: frozenset[str] = frozenset()
     """Functionals of each step's distribution that it needs, without gradient."""
+    off_policy: bool = True
+    """Weighs the policy that sampled, so that it does not go with a loss that does so itself."""
     whole_update: bool = False
     """It must see all steps of an update at once, on all ranks: a pass without gradient is made before the update."""
     denominator: Literal["original", "remaining"] = "original"

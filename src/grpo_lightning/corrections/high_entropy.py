@@ -43,6 +43,7 @@ class HighEntropyMask(Correction):
     """
 
     name = "high_entropy"
+    off_policy = False
     level = "step"
     functionals = frozenset({"entropy"})
     whole_update = True

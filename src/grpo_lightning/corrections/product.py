@@ -38,6 +38,7 @@ class ProductCorrection(Correction):
         self.level = "sequence" if all(part.level == "sequence" for part in parts) else "step"
         self.functionals = frozenset().union(*(part.functionals for part in parts))
         self.whole_update = any(part.whole_update for part in parts)
+        self.off_policy = any(part.off_policy for part in self.parts)
         self.denominator = "remaining" if any(part.denominator == "remaining" for part in parts) else "original"
 
     @override

@@ -26,6 +26,8 @@ class Environment(Component, ABC):
     """Answers the policy's turns. What it writes is masked: never trained, never in a KL, never in a count."""
 
     kind = "environment"
+    gives_states: bool = False
+    """Tells the states in which turns begin, by :meth:`start` and :attr:`Observation.state`."""
     max_turns: int = 1
     """Turns that the policy may write in an episode."""
     max_observation_tokens: int = 0

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from grpo_lightning.component import Component
@@ -18,17 +19,19 @@ if TYPE_CHECKING:
 TERMS = {"step": ("l_it", r"\ell_{i,t}"), "update": ("l_it", r"\ell_{i,t}"), "sequence": ("l_i", r"\ell_i"),
          "group": ("l_g(i)", r"\ell_{g(i)}")}  # fmt: skip
 """Name of a policy term by the scope of its loss, in text and in LaTeX."""
-CLIPPING = ("clipped", "gspo", "gspo_token", "luspo", "gmpo", "fipo", "clip_cov")
+CLIPPING = ("clipped", "gspo", "gspo_token", "luspo", "gmpo", "clip_cov")
 """Losses whose ratio is to the old policy."""
 SHARED = {
     "i, t, g": "row (one completion), trainable step of the row, group of the row",
     "r_i": "reward of the row",
-    "pi_theta, pi_old": "the policy being trained; itself at the start of the rollout's updates",
+    "pi_theta": "the policy being trained",
+    "pi_old": "the policy at the start of the rollout's updates",
     "mu": "the policy that sampled, with temperature and support",
+    "rho_mu_it": "pi_theta(y_it) / mu(y_it)",
     "pi_ref": "the reference policy, as it was when GRPO began",
     "rho_it": "pi_theta(y_it) / pi_old(y_it)",
     "d_it": "log pi_theta(y_it) - log pi_ref(y_it)",
-    "sg[x]": "x without gradient",
+    "sg": "without gradient",
 }
 """Symbols that every equation shares."""
 
@@ -69,12 +72,19 @@ def explain(module: GRPOModule) -> Explanation:
     parts = list(_parts(module))
     symbols: dict[str, str] = {}
     for part in parts:
-        symbols |= part.formula.symbols
+        for symbol, meaning in part.formula.symbols.items():
+            other = symbols.get(symbol, meaning) != meaning
+            symbols[f"{symbol} ({part.name})" if other else symbol] = meaning
     objective = _objective(module)
-    shown = " ".join([objective.text, *(part.formula.text for part in parts)])
-    shared = {name: meaning for name, meaning in SHARED.items() if any(each in shown for each in name.split(", "))}
+    shown = " ".join([objective.text, *(part.formula.text for part in parts), *symbols.values()])
+    shared = {name: meaning for name, meaning in SHARED.items() if name not in symbols and _occurs(name, shown)}
+    shared = {name: SHARED[name] for name in SHARED if name in shared or _occurs(name, " ".join(shared.values()))}
     sources = list(dict.fromkeys(source for part in parts for source in part.formula.sources))
     return Explanation(objective, parts, shared | symbols, sources, contradictions(module), _notes(module))
+
+
+def _occurs(names: str, text: str) -> bool:
+    return any(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) for name in names.split(", "))
 
 
 def _objective(module: GRPOModule) -> Formula:
@@ -145,9 +155,16 @@ def _parts(module: GRPOModule) -> Iterator[Part]:
         )
     yield _part("aggregation", objective.aggregation, "sum_i sum_t w_i", r"\sum_i \sum_t w_i")
     for name, beside in module.auxiliary.items():
-        yield _part("auxiliary", beside.loss, f"L_{name}", f"\\mathcal L_{{{_tex(name)}}}")
+        yield _renamed(_part("auxiliary", beside.loss, "L", r"\mathcal L"), name)
         if _mu(name, beside)[0].startswith("mu_"):
             yield Part("its weight", "", _schedule(name, beside))
+
+
+def _renamed(part: Part, name: str) -> Part:
+    """An auxiliary loss under its own name."""
+    text, latex = (each.partition("=")[2].strip() for each in (part.formula.text, part.formula.latex))
+    formula = replace(part.formula, text=f"L_{name} = {text}", latex=f"\\mathcal L_{{{_tex(name)}}} = {latex}")
+    return replace(part, formula=formula)
 
 
 def _schedule(name: str, term: AuxiliaryTerm) -> Formula:
@@ -191,8 +208,8 @@ def _formula(component: Component, text: str, latex: str) -> Formula:
 def _reward(module: GRPOModule) -> Formula:
     weighted = [entry for entry in module.rewards if counts(entry) and not entry.gate]
     gates = [entry for entry in module.rewards if counts(entry) and entry.gate]
-    text = " + ".join(f"{number(entry.weight)} {entry_name(entry)}_i" for entry in weighted)
-    latex = " + ".join(f"{latex_number(entry.weight)}\\, \\text{{{_tex(entry_name(entry))}}}_i" for entry in weighted)
+    text = " + ".join(f"{_times(entry.weight)[0]}{entry_name(entry)}_i" for entry in weighted)
+    latex = " + ".join(f"{_times(entry.weight)[1]}\\text{{{_tex(entry_name(entry))}}}_i" for entry in weighted)
     if gates:
         text = " ".join([f"({text})" if text else "", *(f"{entry_name(entry)}_i" for entry in gates)]).strip()
         product = "\\, ".join(f"\\text{{{_tex(entry_name(entry))}}}_i" for entry in gates)
@@ -201,7 +218,20 @@ def _reward(module: GRPOModule) -> Formula:
     if module.kl is not None and module.kl.where == "reward" and module.kl.weight > 0:
         beta = ("beta", r"\beta") if objective.kl_controller is not None else _both(module.kl.weight)
         text, latex = f"{text} - {beta[0]} sum_t k_it", f"{latex} - {beta[1]} \\sum_t k_{{i,t}}"
-    return Formula(f"r_i = {text}", f"r_i = {latex}")
+    symbols = {}
+    if module.kl is not None and module.kl.where == "reward" and module.kl.weight > 0:
+        symbols["k_it in the reward"] = (
+            "taken with pi_old in place of pi_theta as the rollout was made: it has no gradient"
+        )
+    if module.advantage.per == "step":
+        paid = ", less what it pays for its KL" if symbols else ""
+        symbols["r_is"] = f"what step s earned: a turn's reward at its last step, all else at the row's last step{paid}"
+    return Formula(f"r_i = {text}", f"r_i = {latex}", symbols)
+
+
+def _times(weight: float) -> tuple[str, str]:
+    """A factor before a name; nothing for 1."""
+    return ("", "") if weight == 1 else (f"{number(weight)} ", f"{latex_number(weight)}\\, ")
 
 
 def _notes(module: GRPOModule) -> list[str]:

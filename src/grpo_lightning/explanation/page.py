@@ -40,8 +40,9 @@ def latex(explanation: Explanation) -> str:
 
 
 def _aligned(equation: str) -> str:
-    left, equals, right = equation.partition("=")
-    return f"{left.rstrip()} &= {right.lstrip()}" if equals else equation
+    sign = "=" if "=" in equation else r"\leftarrow"
+    left, found, right = equation.partition(sign)
+    return f"{left.rstrip()} &{sign} {right.lstrip()}" if found else equation
 
 
 def _wrapped(text: str, first: str, rest: str) -> list[str]:

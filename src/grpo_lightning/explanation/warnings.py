@@ -38,6 +38,15 @@ def _difficulty_bias(module: GRPOModule) -> str | None:
             "deviation still weighs very easy and very hard prompts more; take mean_centered")  # fmt: skip
 
 
+def _constant_below_length(module: GRPOModule) -> str | None:
+    length = getattr(module.objective.aggregation, "length", None)
+    longest = module.generation.max_new_tokens
+    if module.objective.aggregation.name != "constant_length" or length is None or length >= longest:
+        return None
+    return (f"aggregation constant_length divides by {length}, and a completion may have {longest} steps "
+            "(generation.max_new_tokens): the loss is that much larger than a mean over steps")  # fmt: skip
+
+
 def _clip_that_never_binds(module: GRPOModule) -> str | None:
     loss = module.objective.loss
     high = getattr(loss, "epsilon_high", 0.0)
@@ -123,6 +132,7 @@ def _whitened_twice(module: GRPOModule) -> str | None:
 CHECKS: tuple[Check, ...] = (
     _length_bias,
     _difficulty_bias,
+    _constant_below_length,
     _clip_that_never_binds,
     _rows_weighted_by_length,
     _gradient_of_another_kl,

@@ -55,10 +55,16 @@ class Groups:
         squares = self.sum(self.centered(values_R) ** 2)
         return (squares / (self.sizes_G - ddof).clamp(min=1)).sqrt() * (self.sizes_G > ddof)
 
-    def tolerance(self, values_R: Tensor, epsilon: float) -> Tensor:
-        """[G]: ``4 epsilon max |x|``, the difference up to which two values of a group count as equal."""
-        return 4 * epsilon * self.max(values_R.abs())
+    def tolerance(self, values_R: Tensor, epsilon: float, sizes_R: Tensor | None = None) -> Tensor:
+        """[G]: ``4 epsilon max size``, the difference up to which two values of a group count as equal.
 
-    def unanimous(self, values_R: Tensor, epsilon: float) -> Tensor:
+        Args:
+            values_R: [R] values.
+            epsilon: Machine epsilon.
+            sizes_R: [R] what rounding of a value is relative to; by default ``|x|``.
+        """
+        return 4 * epsilon * self.max(values_R.abs() if sizes_R is None else sizes_R)
+
+    def unanimous(self, values_R: Tensor, epsilon: float, sizes_R: Tensor | None = None) -> Tensor:
         """[G] bool: groups whose values are all equal within :meth:`tolerance`."""
-        return self.max(values_R) - self.min(values_R) <= self.tolerance(values_R, epsilon)
+        return self.max(values_R) - self.min(values_R) <= self.tolerance(values_R, epsilon, sizes_R)

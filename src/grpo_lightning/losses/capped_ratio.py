@@ -28,7 +28,8 @@ def require_cap(cap: float | None) -> None:
     """Check the argument ``cap``.
 
     Raises:
-        ConfigError: If it is neither ``None`` nor a finite number above 0.
+        ConfigError: If it is neither ``None`` nor a finite number of at least 1: a smaller one would scale the steps of
+            an unmoved policy.
     """
     if cap is not None:
-        require_range("cap", cap, low=0.0, high=float("inf"), low_open=True, high_open=True)
+        require_range("cap", cap, low=1.0, high=float("inf"), high_open=True)

@@ -88,7 +88,11 @@ class DecoupledPPO(PolicyLoss):
     def formula(self) -> Formula:
         low, high = 1.0 - self.epsilon_low, 1.0 + self.epsilon_high
         weight, latex = "pi_prox(it) / mu(it)", r"\frac{\pi_{prox}(y_{i,t})}{\mu(y_{i,t})}"
-        symbols = {"rho_it": "pi_theta(it) / pi_prox(it)", "mu": "the policy that sampled", "sg": "without gradient"}
+        symbols = {
+            "rho_prox_it": "pi_theta(it) / pi_prox(it)",
+            "mu": "the policy that sampled",
+            "sg": "without gradient",
+        }
         if self.cap is not None and self.above_cap == "truncate":
             weight, latex = f"min({weight}, {number(self.cap)})", rf"\min\left({latex}, {latex_number(self.cap)}\right)"
         elif self.cap is not None:
@@ -104,9 +108,9 @@ class DecoupledPPO(PolicyLoss):
             )
             symbols["v"] = "number of updates that the weights have seen"
         return Formula(
-            f"l_it = -sg[{weight}] {clip_text('rho_it', 'A_it', low, high)}",
+            f"l_it = -sg[{weight}] {clip_text('rho_prox_it', 'A_it', low, high)}",
             rf"\ell_{{i,t}} = -\operatorname{{sg}}\left[{latex}\right] "
-            + clip_latex(r"\rho_{i,t}", "A_{i,t}", low, high),
+            + clip_latex(r"\rho^{prox}_{i,t}", "A_{i,t}", low, high),
             symbols,
             ("Hilton et al., arXiv 2110.00641", "Fu et al. (AReaL), arXiv 2505.24298"),
         )

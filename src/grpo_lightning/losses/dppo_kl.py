@@ -79,11 +79,11 @@ class DPPOKLLoss(PolicyLoss):
     @override
     def formula(self) -> Formula:
         """``l_it``, with the object's numbers."""
-        ratio = "rho_it" if self.cap is None else f"min(rho_it, {number(self.cap)})"
-        latex = r"\rho_{it}" if self.cap is None else rf"\min(\rho_{{it}}, {latex_number(self.cap)})"
+        ratio = "rho_mu_it" if self.cap is None else f"min(rho_mu_it, {number(self.cap)})"
+        latex = r"\rho^\mu_{i,t}" if self.cap is None else rf"\min(\rho^\mu_{{i,t}}, {latex_number(self.cap)})"
         return Formula(
-            text=f"l_it = -M_it {ratio} A_it, rho_it = pi_theta / mu",
-            latex=rf"\ell_{{it}} = -M_{{it}}\,{latex}\,A_{{it}},\quad \rho_{{it}} = \frac{{\pi_\theta}}{{\mu}}",
+            text=f"l_it = -M_it {ratio} A_it, rho_mu_it = pi_theta / mu",
+            latex=rf"\ell_{{i,t}} = -M_{{i,t}}\,{latex}\,A_{{i,t}},\quad \rho^\mu_{{i,t}} = \frac{{\pi_\theta}}{{\mu}}",
             symbols={
                 "mu": "policy that sampled",
                 "M_it": f"0 if A_it > 0, pi_theta > mu and d_it > {number(self.delta_high)}, or A_it < 0, pi_theta < mu and "

@@ -105,15 +105,16 @@ class DPPOTVLoss(PolicyLoss):
     def formula(self) -> Formula:
         """``l_it``, with the object's numbers."""
         low, high, weight = self.delta_low, self.delta_high, self.log_ratio_penalty
-        ratio = "rho_it" if self.cap is None else f"min(rho_it, {number(self.cap)})"
-        latex = r"\rho_{it}" if self.cap is None else rf"\min(\rho_{{it}}, {latex_number(self.cap)})"
-        penalty = f" + {number(weight)} (log rho_it)^2" if weight > 0 else ""
-        latex_penalty = rf" + {latex_number(weight)}\,(\log\rho_{{it}})^2" if weight > 0 else ""
+        ratio = "rho_mu_it" if self.cap is None else f"min(rho_mu_it, {number(self.cap)})"
+        latex = r"\rho^\mu_{i,t}" if self.cap is None else rf"\min(\rho^\mu_{{i,t}}, {latex_number(self.cap)})"
+        penalty = f" + {number(weight)} (log rho_mu_it)^2" if weight > 0 else ""
+        latex_penalty = rf" + {latex_number(weight)}\,(\log\rho^\mu_{{i,t}})^2" if weight > 0 else ""
         fell, rose = f"mu - pi_theta > {number(low)}", f"pi_theta - mu > {number(high)}"
         region = f"{rose} or {fell}" if self.two_sided else f"A_it > 0 and {rose}, or A_it < 0 and {fell}"
         return Formula(
-            text=f"l_it = -M_it {ratio} A_it{penalty}, rho_it = pi_theta / mu",
-            latex=rf"\ell_{{it}} = -M_{{it}}\,{latex}\,A_{{it}}{latex_penalty},\quad \rho_{{it}} = \frac{{\pi_\theta}}{{\mu}}",
+            text=f"l_it = -M_it {ratio} A_it{penalty}, rho_mu_it = pi_theta / mu",
+            latex=rf"\ell_{{i,t}} = -M_{{i,t}}\,{latex}\,A_{{i,t}}{latex_penalty},\quad "
+            rf"\rho^\mu_{{i,t}} = \frac{{\pi_\theta}}{{\mu}}",
             symbols={"mu": "policy that sampled", "M_it": f"0 if {region}; else 1"},
             sources=("Qi, Zhou et al., arXiv 2602.04879", *(("Kimi K2.5, arXiv 2602.02276",) if weight > 0 else ())),
         )

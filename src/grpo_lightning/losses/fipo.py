@@ -118,18 +118,18 @@ class FIPOLoss(PolicyLoss):
         """``l_it``, with the object's numbers."""
         low, high = 1.0 - self.epsilon_low, 1.0 + self.epsilon_high
         least, most = 1.0 if self.high_only else 1.0 - self.influence, 1.0 + self.influence
-        clipped = clip_latex(r"\rho_{it}", "A_{it}", low, high)
+        clipped = clip_latex(r"\rho_{i,t}", "A_{i,t}", low, high)
         gamma = 2.0 ** (-1.0 / self.half_life)
         return Formula(
             text=f"l_it = -f_it {clip_text('rho_it', 'A_it', low, high)}, "
             f"f_it = clip(exp(sum_(s >= t) {number(gamma)}^(s - t) log rho_is), {number(least)}, {number(most)})",
-            latex=rf"\ell_{{it}} = -f_{{it}} {clipped},\quad "
-            rf"f_{{it}} = \operatorname{{clip}}\Big(e^{{\sum_{{s \ge t}} {latex_number(gamma)}^{{s - t}} \log\rho_{{is}}}}, "
+            latex=rf"\ell_{{i,t}} = -f_{{i,t}} {clipped},\quad "
+            rf"f_{{i,t}} = \operatorname{{clip}}\Big(e^{{\sum_{{s \ge t}} {latex_number(gamma)}^{{s - t}} \log\rho_{{i,s}}}}, "
             rf"{latex_number(least)}, {latex_number(most)}\Big)",
             symbols={
                 "f_it": f"without gradient; steps with rho > {number(self.dual_clip)} are left out of the sum, and where A < 0 "
                 f"and rho > {number(self.safety)} it is held in [0.8, 1]",
-                "rho_it": f"where A < 0, held at {number(self.dual_clip)} at most",
+                "rho_it where A < 0": f"held at {number(self.dual_clip)} at most",
             },
             sources=("Ma et al., arXiv 2603.19835",),
         )

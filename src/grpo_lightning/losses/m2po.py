@@ -92,14 +92,14 @@ class M2POLoss(PolicyLoss):
     @override
     def formula(self) -> Formula:
         """``l_it``, with the object's numbers."""
-        which = "all steps" if self.candidates == "all" else "the steps with A_it log rho_it > 0"
+        which = "all steps" if self.candidates == "all" else "the steps with A_it log rho_mu_it > 0"
         return Formula(
-            text="l_it = -M_it rho_it A_it, rho_it = pi_theta / mu",
-            latex=r"\ell_{i,t} = -M_{it}\,\rho_{it} A_{it},\quad \rho_{it} = \frac{\pi_\theta}{\mu}",
+            text="l_it = -M_it rho_mu_it A_it, rho_mu_it = pi_theta / mu",
+            latex=r"\ell_{i,t} = -M_{i,t}\,\rho^\mu_{i,t} A_{i,t},\quad \rho^\mu_{i,t} = \frac{\pi_\theta}{\mu}",
             symbols={
                 "mu": "policy that sampled",
-                "M_it": f"0 for the fewest of {which} of the update, largest (log rho_it)^2 first, without which the mean of "
-                f"(log rho_it)^2 over the rest of them is below {number(self.threshold)}; 1 for the others",
+                "M_it": f"0 for the fewest of {which} of the update, largest (log rho_mu_it)^2 first, without which the mean "
+                f"of (log rho_mu_it)^2 over the rest of them is below {number(self.threshold)}; 1 for the others",
             },
             sources=("Zheng, Zhao and Chen, arXiv 2510.01161",),
         )

@@ -25,6 +25,8 @@ class Composed(NamedTuple):
     """[R] float64 by entry: weight of the score in the weighted sum, 0 where it is left out; gates and logged ones have 0."""
     factor_R: Tensor
     """[R] float64: product of the gates, 1 without."""
+    parts_R: Tensor
+    """[R] float64: sum of the magnitudes that were added up to the reward."""
 
 
 def entry_name(entry: RewardEntry) -> str:
@@ -91,7 +93,12 @@ def compose(entries: Sequence[RewardEntry], scores: Scores) -> Composed:
     if rewards_R.isinf().any():
         row = int(rewards_R.isinf().nonzero()[0])
         raise RewardError(f"the composed reward of row {row} is not finite: {_row(components, row)}")
-    return Composed(rewards_R, components, weights, factor_R)
+    parts_R = rewards_R.abs()
+    if weighted:
+        parts_R = factor_R.abs() * sum(
+            weights[name].abs() * components[name].nan_to_num(nan=0.0).abs() for name in weights
+        )
+    return Composed(rewards_R, components, weights, factor_R, parts_R)
 
 
 def turn_rewards(scores: Scores, composed: Composed, turns: Sequence[int]) -> list[list[float]]:

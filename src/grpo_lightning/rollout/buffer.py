@@ -36,6 +36,9 @@ class MicroBatch:
     """[S] what a loss of scope ``update`` planned."""
     correction_S: Tensor | None = None
     """[S] weights of a correction that saw the whole update."""
+    policy_weights_R: Tensor | None = None
+    """[R] float64: weight of each step in the policy term, where a correction takes steps out of its normaliser; the KL and
+    the entropy bonus keep ``weights_R``. ``None`` where all are one."""
     old_version: int = 0
     """Updates that the weights had seen when the rollout's updates began."""
     version: int = 0
@@ -51,7 +54,8 @@ class Preview:
     correction_S: Tensor | None
     """[S] weights of a correction that sees the whole update."""
     weights_R: Tensor | None
-    """[R] weight of each step of this rank's rows, where the correction takes steps out of the normalisers."""
+    """[R] weight of each step of this rank's rows in the policy term, where the correction takes steps out of its
+    normaliser."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +144,7 @@ class Buffer:
         steps = steps[self.rollouts.trainable_S[steps]]
         return replace(
             micro,
-            weights_R=micro.weights_R if seen.weights_R is None else seen.weights_R[rows],
+            policy_weights_R=None if seen.weights_R is None else seen.weights_R[rows],
             plan_S=None if seen.plan_S is None else seen.plan_S[steps],
             correction_S=None if seen.correction_S is None else seen.correction_S[steps],
         )

@@ -51,7 +51,14 @@ class Judging:
         composed = compose(self.entries, scores)
         columns = self.advantage.columns
         table = local_table(
-            rollouts, episodes, composed.rewards_R, composed.components, scores.epsilon, composed.weights, columns
+            rollouts,
+            episodes,
+            composed.rewards_R,
+            composed.components,
+            scores.epsilon,
+            composed.weights,
+            columns,
+            composed.parts_R,
         )
         return table, turn_rewards(scores, composed, table.turns_R.tolist())
 
@@ -76,7 +83,8 @@ class Judging:
             kl_R = torch.zeros(len(rollouts), dtype=torch.float64).index_add_(0, rollouts.row_S, values_S)
             epsilon = max(table.reward_epsilon, torch.finfo(old_S.dtype).eps)
             weight = self.kl_weight()
-            table = replace(table, rewards_R=table.rewards_R - weight * kl_R, reward_epsilon=epsilon)
+            parts_R = table.sizes_R + weight * kl_R.abs()
+            table = replace(table, rewards_R=table.rewards_R - weight * kl_R, reward_epsilon=epsilon, parts_R=parts_R)
             penalty_S = weight * values_S
         if not per_step:
             return table, None, kl_R

@@ -35,6 +35,7 @@ def local_table(
     reward_epsilon: float,
     weights: Mapping[str, Tensor] | None = None,
     columns: Sequence[str] = (),
+    parts_R: Tensor | None = None,
 ) -> RolloutTable:
     """The table of one rank's rows.
 
@@ -46,6 +47,7 @@ def local_table(
         reward_epsilon: Machine epsilon of the type the rewards arrived in.
         weights: [R] float64 by reward name.
         columns: Columns of the data set whose values the estimator tells apart.
+        parts_R: [R] float64: sum of the magnitudes that were added up to each reward.
     """
     lengths_R = rollouts.lengths_R
     return RolloutTable(
@@ -61,6 +63,7 @@ def local_table(
         components=dict(components),
         reward_epsilon=reward_epsilon,
         weights=dict(weights or {}),
+        parts_R=parts_R,
         labels={
             column: torch.tensor([key(episode.prompt.columns.get(column)) for episode in episodes], dtype=torch.int64)
             for column in columns

@@ -29,6 +29,14 @@ class Selector(Component, ABC):
 
     kind = "selector"
 
+    def largest_group(self, group_size: int) -> int:
+        """Rows of a group of ``group_size`` over which advantages are computed, at most.
+
+        Raises:
+            ConfigError: If the selector has no meaning for such groups, naming its argument.
+        """
+        return group_size
+
     def subset(self, table: RolloutTable) -> Tensor:
         """[R] bool: rows over which advantages are computed, chosen before they are; all valid ones by default.
 

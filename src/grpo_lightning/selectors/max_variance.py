@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from grpo_lightning.errors import require_range
+from grpo_lightning.errors import require, require_range
 from grpo_lightning.selectors.base import Selection, Selector
 from grpo_lightning.types import RolloutTable
 
@@ -37,7 +37,14 @@ class MaxVariance(Selector):
 
     def __init__(self, *, keep: int) -> None:
         require_range("keep", keep, low=2)
+        require(isinstance(keep, int), "keep", keep, "is no whole number", "set a whole number")
         self.keep = keep
+
+    @override
+    def largest_group(self, group_size: int) -> int:
+        require(self.keep < group_size, "keep", self.keep, f"keeps every row of groups of {group_size}",
+                "lower it, raise model.group_size, or take selector all")  # fmt: skip
+        return self.keep
 
     @override
     def subset(self, table: RolloutTable) -> Tensor:

@@ -6,6 +6,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from grpo_lightning.errors import require_range
+from grpo_lightning.formula import Formula, latex_number, number
 from grpo_lightning.transforms.base import Transform
 from grpo_lightning.types import Rollouts, RolloutTable
 
@@ -20,8 +21,8 @@ class ClipAdvantage(Transform):
 
     Example:
         >>> from grpo_lightning.transforms.clip import ClipAdvantage
-        >>> ClipAdvantage(limit=2.0).limit
-        2.0
+        >>> ClipAdvantage(limit=2.0).formula().text
+        'A <- clip(A, -2, 2)'
     """
 
     name = "clip"
@@ -29,6 +30,11 @@ class ClipAdvantage(Transform):
     def __init__(self, *, limit: float) -> None:
         require_range("limit", limit, low=0.0, high=float("inf"), low_open=True, high_open=True)
         self.limit = limit
+
+    @override
+    def formula(self) -> Formula:
+        limit, latex = number(self.limit), latex_number(self.limit)
+        return Formula(f"A <- clip(A, -{limit}, {limit})", rf"A \leftarrow \operatorname{{clip}}(A, -{latex}, {latex})")
 
     @override
     def __call__(self, advantages: Tensor, table: RolloutTable, rollouts: Rollouts) -> Tensor:

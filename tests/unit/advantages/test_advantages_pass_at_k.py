@@ -65,7 +65,8 @@ def test_a_group_without_enough_rows_or_without_enough_wrong_ones_is_zero() -> N
 
 
 def test_smallest_group() -> None:
-    assert [PassAtK(k=k).smallest_group for k in (1, 2, 8)] == [2, 2, 8]
+    # Of k rows some are right or none is: the chance is 1 or 0, so nothing deviates from it.
+    assert [PassAtK(k=k).smallest_group for k in (1, 2, 8)] == [2, 3, 9]
     assert PassAtK().compares
 
 

@@ -19,7 +19,11 @@ def term(name: str, where: Any = "loss", weight: float = 0.01) -> KLTerm:
 
 MET: dict[str, tuple[dict[str, Any], str]] = {
     "length": ({"advantage": "mean_centered", "aggregation": "sequence_mean_token_mean"}, "keeps the length bias"),
-    "difficulty": ({"aggregation": create("aggregation", "constant_length", length=9)}, "one half of Dr. GRPO"),
+    "difficulty": ({"aggregation": create("aggregation", "constant_length", length=256)}, "one half of Dr. GRPO"),
+    "constant": (
+        {"aggregation": create("aggregation", "constant_length", length=9), "advantage": "mean_centered"},
+        "divides by 9, and a completion may have 256 steps",
+    ),
     "never clips": (
         {"loss": create("loss", "gspo", epsilon_low=0.2, epsilon_high=0.2), "aggregation": "sequence_mean_token_mean"},
         "never clips",
@@ -44,7 +48,7 @@ QUIET: list[dict[str, Any]] = [
     {"kl": term("k3", weight=0.0)},
     {"kl": term("exact")},
     {"kl": term("k1", "reward"), "advantage": "leave_one_out"},
-    {"advantage": "mean_centered", "aggregation": create("aggregation", "constant_length", length=9)},
+    {"advantage": "mean_centered", "aggregation": create("aggregation", "constant_length", length=256)},
     {"loss": "gspo", "aggregation": "sequence_mean_token_mean"},
     {"loss": "reinforce", "advantage": "opo"},
     {"advantage": "reinforce_plus_plus"},

@@ -11,6 +11,8 @@ from grpo_lightning.explanation import explain
 from grpo_lightning.explanation.page import latex, page
 from grpo_lightning.kl.base import KLTerm
 from grpo_lightning.losses.base import LossInputs, LossTerms, PolicyLoss
+from grpo_lightning.pluginmanager import Plugins
+from grpo_lightning.registry import Registry
 from grpo_lightning.rewards.entry import RewardEntry
 from grpo_lightning.rewards.exact_match import ExactMatch
 from grpo_lightning.settings import AuxiliaryTerm
@@ -27,7 +29,7 @@ def test_grpo_as_it_comes() -> None:
     assert explain(made).objective.text == "L(theta) = (1/T) sum_i sum_t [ l_it + 0.001 k_it ]"
     assert part(made, "policy term") == "l_it = -min(rho_it A_it, clip(rho_it, 0.8, 1.2) A_it)"
     assert part(made, "advantage") == "A_i = (r_i - mean_g) / (std_g + 1e-06)"
-    assert part(made, "reward") == "r_i = 1 exact_match_i"
+    assert part(made, "reward") == "r_i = exact_match_i"
     assert part(made, "KL") == "k_it = d_it^2 / 2"
 
 
@@ -77,6 +79,40 @@ def test_a_component_without_an_equation_is_named() -> None:
     made = module(loss=Foreign())
     assert part(made, "policy term") == "l_it = test_foreign"
     assert explain(made).symbols["test_foreign"] == "Something of a plugin's own."
+
+
+def test_auxiliary_losses_go_by_their_own_names_and_counts() -> None:
+    terms = [AuxiliaryTerm(loss=Supervised(), name=name) for name in ("a", "b")]
+    explained = explain(module(auxiliary=terms))
+    found = [part.formula.text for part in explained.parts if part.role == "auxiliary"]
+    assert found == [f"L_{name} = -(1/M) sum_t log pi_theta(y_t)" for name in ("a", "b")]
+    assert explained.symbols["T"] == "trainable steps of all rows of the update, on all ranks"
+    assert "answers" in explained.symbols["M"]
+    assert "mu" not in explained.symbols
+
+
+@pytest.mark.parametrize("loss", sorted(Registry(Plugins([])).entries["loss"]))
+def test_no_symbol_has_two_meanings(loss: str) -> None:
+    made = create("loss", loss)
+    aggregation = sorted(made.aggregations or {"token_mean"})[0]
+    kl = KLTerm(estimator=create("kl", "k3_unbiased"), weight=0.1)
+    explained = explain(module(loss=made, aggregation=aggregation, kl=kl))
+    assert explained.symbols["rho_it"] == "pi_theta(y_it) / pi_old(y_it)"
+    assert not any(symbol.endswith((f" ({loss})", " (k3_unbiased)")) for symbol in explained.symbols)
+    (term,) = [each.formula.text for each in explained.parts if each.role == "policy term"]
+    assert ("rho_mu_it" in explained.symbols) == ("rho_mu_it" in term)
+
+
+def test_a_transform_and_a_kl_in_the_reward() -> None:
+    made = module(
+        advantage="leave_one_out",
+        transforms=[create("transform", "clip", limit=10.0)],
+        kl=KLTerm(estimator=create("kl", "k1"), weight=0.1, where="reward"),
+    )
+    assert part(made, "then") == "A <- clip(A, -10, 10)"
+    assert r"A &\leftarrow \operatorname{clip}(A, -10, 10)" in latex(explain(made))
+    assert "no gradient" in explain(made).symbols["k_it in the reward"]
+    assert "r_is" in explain(module(advantage="reinforce_plus_plus")).symbols
 
 
 def test_notes_say_what_is_counted_and_run() -> None:

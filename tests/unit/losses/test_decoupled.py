@@ -114,7 +114,7 @@ def test_it_weighs_the_sampler_itself() -> None:
 
 def test_its_formula_holds_its_numbers() -> None:
     assert DecoupledPPO(epsilon_high=0.28).formula().text == (
-        "l_it = -sg[pi_prox(it) / mu(it)] min(rho_it A_it, clip(rho_it, 0.8, 1.28) A_it)"
+        "l_it = -sg[pi_prox(it) / mu(it)] min(rho_prox_it A_it, clip(rho_prox_it, 0.8, 1.28) A_it)"
     )
     assert "min(pi_prox(it) / mu(it), 5)" in DecoupledPPO(cap=5.0, above_cap="truncate").formula().text
     dropped = DecoupledPPO(cap=5.0, proximal="interpolated").formula()

@@ -11,7 +11,7 @@ from grpo_lightning.errors import ConfigError
 from grpo_lightning.losses.dppo_kl import DPPOKLLoss
 from helpers.adversarial import Row, cases, expect_formula, formula_cases, inputs_of
 
-MODES: list[dict[str, Any]] = [{}, {"cap": 20.0}, {"cap": 0.5, "delta_low": 0.0, "delta_high": 0.3}]
+MODES: list[dict[str, Any]] = [{}, {"cap": 20.0}, {"cap": 1.0, "delta_low": 0.0, "delta_high": 0.3}]
 
 
 def divergence(mu: float, current: float) -> float:
@@ -123,7 +123,7 @@ def test_small_moves_of_near_certain_actions_keep_their_digits_in_float32() -> N
 
 def test_formula_holds_its_numbers() -> None:
     formula = DPPOKLLoss(delta_low=0.03, cap=20.0).formula()
-    assert formula.text == "l_it = -M_it min(rho_it, 20) A_it, rho_it = pi_theta / mu"
+    assert formula.text == "l_it = -M_it min(rho_mu_it, 20) A_it, rho_mu_it = pi_theta / mu"
     assert "20" in formula.latex
     assert "0.03" in formula.symbols["M_it"]
 

@@ -14,7 +14,7 @@ from helpers.adversarial import Row, cases, expect_formula, formula_cases, input
 MODES: list[dict[str, Any]] = [
     {},
     {"cap": 20.0},
-    {"cap": 0.5, "delta_low": 0.01, "delta_high": 0.3},
+    {"cap": 1.0, "delta_low": 0.01, "delta_high": 0.3},
     {"two_sided": True, "delta_low": 0.1, "delta_high": 0.1},
     {"log_ratio_penalty": 1e-3},
     {"two_sided": True, "log_ratio_penalty": 0.5, "cap": 3.0},
@@ -124,11 +124,11 @@ def test_extreme_ratios_are_finite(options: dict[str, Any], log_ratio: float, dt
 
 def test_formula_holds_its_numbers() -> None:
     plain = DPPOTVLoss(delta_low=0.15).formula()
-    assert plain.text == "l_it = -M_it rho_it A_it, rho_it = pi_theta / mu"
+    assert plain.text == "l_it = -M_it rho_mu_it A_it, rho_mu_it = pi_theta / mu"
     assert "0.15" in plain.symbols["M_it"]
     assert "A_it" in plain.symbols["M_it"]
     full = DPPOTVLoss(cap=20.0, two_sided=True, log_ratio_penalty=1e-3).formula()
-    assert "min(rho_it, 20) A_it + 0.001 (log rho_it)^2" in full.text
+    assert "min(rho_mu_it, 20) A_it + 0.001 (log rho_mu_it)^2" in full.text
     assert "20" in full.latex
     assert "A_it" not in full.symbols["M_it"]
 

@@ -174,7 +174,7 @@ def test_formula_holds_its_numbers() -> None:
     formula = M2POLoss(threshold=0.05, candidates="gain").formula()
     assert formula.text.startswith("l_it = ")
     assert "0.05" in formula.symbols["M_it"]
-    assert "A_it log rho_it > 0" in formula.symbols["M_it"]
+    assert "A_it log rho_mu_it > 0" in formula.symbols["M_it"]
 
 
 @pytest.mark.parametrize(("setting", "value"), [("threshold", 0.0), ("threshold", math.inf), ("candidates", "loss")])

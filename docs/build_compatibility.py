@@ -26,7 +26,8 @@ model:
 ```
 
 or on the command line, `python -m grpo_lightning fit --compat trl --config X`. A preset lies beneath what is written: every
-setting of a configuration, a folder of settings or the command line wins over it, option by option. `fit --print_config`
+setting of a configuration, a folder of settings or the command line wins over it, option by option; `--config default`, the
+embedded run, lies below it. `fit --print_config`
 shows the outcome, `python -m grpo_lightning explain --compat trl --config X` its equation. The settings themselves are
 `grpo_lightning.compat.compat("trl")`.
 

@@ -86,9 +86,9 @@ class DPPOKLLoss(PolicyLoss):
             latex=rf"\ell_{{i,t}} = -M_{{i,t}}\,{latex}\,A_{{i,t}},\quad \rho^\mu_{{i,t}} = \frac{{\pi_\theta}}{{\mu}}",
             symbols={
                 "mu": "policy that sampled",
-                "M_it": f"0 if A_it > 0, pi_theta > mu and d_it > {number(self.delta_high)}, or A_it < 0, pi_theta < mu and "
-                f"d_it > {number(self.delta_low)}; else 1",
-                "d_it": "mu log(mu / pi_theta) + (1 - mu) log((1 - mu) / (1 - pi_theta))",
+                "M_it": f"0 if A_it > 0, pi_theta > mu and D_it > {number(self.delta_high)}, or A_it < 0, pi_theta < mu and "
+                f"D_it > {number(self.delta_low)}; else 1",
+                "D_it": "mu log(mu / pi_theta) + (1 - mu) log((1 - mu) / (1 - pi_theta))",
             },
             sources=("Qi, Zhou et al., arXiv 2602.04879",),
         )

@@ -37,9 +37,22 @@ class Checker:
         # The options of an entry's component are written beside the entry's own fields, so they are named like those.
         beside = getattr(owner, "component_field", None)
         return {
-            name: self.value(value, known[name], path if name == beside else _join(path, name))
+            name: self._beside(value, known, name, path)
+            if name == beside
+            else self.value(value, known[name], _join(path, name))
             for name, value in values.items()
         }
+
+    def _beside(self, value: Any, known: Mapping[str, Parameter], name: str, path: str) -> Any:
+        """An entry's component; what is no option of it may have been meant as a field of the entry."""
+        try:
+            return self.value(value, known[name], path)
+        except ConfigError as error:
+            wrong = error.setting.removeprefix(f"{path}.")
+            if not error.reason.startswith("is no option of") or "." in wrong:
+                raise
+            options = [*parameters(import_path(value["class_path"])), *(field for field in known if field != name)]
+            raise ConfigError(error.setting, error.value, error.reason, near_matches(wrong, options)) from None
 
     def value(self, value: Any, parameter: Parameter, path: str) -> Any:
         """One setting, built if it is a component."""

@@ -33,6 +33,7 @@ HELP = """usage: python -m grpo_lightning explain [--config FILE] [--setting VAL
 
 Prints the equation that `fit` would optimise with the same words, assembled from the parts with their numbers: in
 plain text and LaTeX, with what each sum is divided by, the papers, and warnings where choices contradict each other.
+No data is read: whether columns exist is checked by fit.
 
   --config FILE    a configuration, as for fit; without one, the embedded run
   --setting VALUE  any setting of fit

@@ -63,7 +63,7 @@ def test_functions_and_named_sources_pass() -> None:
         ({"rewards": [{"reward": "exact_match", "gate": True, "weight": 2}]},
          "model.rewards.0.weight: 2.0 has no meaning for a gate; leave weight out"),
         ({"rewards": [{"reward": "exact_match", "wieght": 2}]},
-         "model.rewards.0.wieght: 2 is no option of 'exact_match'; known: column, ignore_case, pattern, strip"),
+         "model.rewards.0.wieght: 2 is no option of 'exact_match'; did you mean 'weight'?"),
         ({"kl": {"name": "k2", "weight": -1}}, "model.kl.weight: -1.0 is outside [0, inf); "
          "set a value inside that range"),
         ({"generation": {"stop": "x"}}, "model.generation.stop: 'x' has the wrong type; set a list of texts"),

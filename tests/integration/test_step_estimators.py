@@ -13,17 +13,21 @@ from torch import Tensor
 
 from grpo_lightning import GRPODataModule, create
 from grpo_lightning.advantages.base import Advantage, StepAdvantage
+from grpo_lightning.environments.base import Environment, Observation
 from grpo_lightning.errors import ConfigError, DataError
 from grpo_lightning.functional.groups import Groups
 from grpo_lightning.kl.base import KLTerm
 from grpo_lightning.policies.causal_lm import CausalLM
 from grpo_lightning.prompts.records import Records
 from grpo_lightning.rewards.entry import RewardEntry
+from grpo_lightning.rewards.environment import EnvironmentReward
 from grpo_lightning.rewards.function import FunctionReward
+from grpo_lightning.rollout.table import key
 from grpo_lightning.selectors.base import Selection, Selector
+from grpo_lightning.settings import Generation
 from grpo_lightning.steps import RolloutSteps
 from grpo_lightning.transforms.clip import ClipAdvantage
-from grpo_lightning.types import RolloutTable
+from grpo_lightning.types import Episode, RolloutTable
 from helpers.tiny_policy import row_distributions, tiny_policy
 from helpers.tiny_run import PROMPTS, fit, make_module, spread
 
@@ -263,3 +267,47 @@ def test_a_greedy_completion_may_abstain(tmp_path: Path) -> None:
     greedy = watch.rollout_reports[0].table.greedy_rewards_R
     assert greedy is not None
     assert all(math.isnan(each) for each in greedy.tolist())
+
+
+class Doors(Environment):
+    """Two turns: every row begins in state ``hall``; the second turn begins in ``left`` or ``right``, by the member."""
+
+    name = "test_doors"
+    max_turns = 2
+    max_observation_tokens = 4
+    gives_states = True
+
+    def start(self, episodes: Sequence[Episode]) -> list[str | None]:
+        return ["hall"] * len(episodes)
+
+    def step(self, episodes: Sequence[Episode]) -> list[Observation]:
+        return [
+            Observation(text="go", reward=0.5, state=("left", "right")[episode.member % 2])
+            if len(episode.turns) == 1
+            else Observation(reward=float(episode.member))
+            for episode in episodes
+        ]
+
+
+def test_states_and_rewards_of_turns_reach_the_estimator(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"rewards": [RewardEntry(reward=EnvironmentReward())], "environment": Doors()}
+    settings["generation"] = Generation(max_new_tokens=3, stop=list("etaoinshrdlu0123456789"))
+    estimator = Watching()
+    watch = fit(tmp_path / "seen", make_module(tiny_policy(), advantage=estimator, **settings))
+    table, steps = estimator.seen[0]
+    assert steps.state_S is not None
+    members = table.member_R[steps.row_S].tolist()
+    turns = steps.turn_S.tolist()
+    assert {0, 1} == set(turns), "no row had a second turn: the case says nothing"
+    for member, turn, state in zip(members, turns, steps.state_S.tolist(), strict=True):
+        assert state == key("hall" if turn == 0 else ("left", "right")[member % 2])
+    for row in sorted(set(steps.row_S.tolist())):
+        for turn in (0, 1):
+            mine = (steps.row_S == row) & (steps.turn_S == turn)
+            if bool(mine.any()):
+                earned = steps.rewards_S[mine].tolist()
+                wanted = 0.5 if turn == 0 else float(table.member_R[row])
+                assert earned == [0.0] * (len(earned) - 1) + [wanted]
+    assert len(watch.reports) == 1
+    ran = fit(tmp_path / "gigpo", make_module(tiny_policy(), advantage="gigpo", **settings))
+    assert any(bool(each.any()) for each in ran.change(0).values())

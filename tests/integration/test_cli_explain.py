@@ -38,6 +38,20 @@ def test_every_configuration_that_ships(
     assert "L(theta) = " in explained(capsys, "--config", "default", "--config", str(config))
 
 
+def test_an_overlay_alone(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    overlay = tmp_path / "mine.yaml"
+    overlay.write_text(
+        "model: {advantage: leave_one_out, loss: {name: clipped, epsilon_high: 0.5}, kl: {name: k1, weight: 0.5}}"
+    )
+    text = explained(capsys, "--config", str(overlay))
+    # Nothing of the embedded run's objective is in it.
+    assert "L(theta) = (1/T) sum_i sum_t [ l_it + 0.5 k_it ]" in text
+    assert "clip(rho_it, 0.8, 1.5)" in text
+    assert main(["explain", "--config", str(overlay), "--model.policy", "3"]) == 2
+    assert "model.policy: 3 has the wrong form" in capsys.readouterr().err
+
+
 def test_settings_and_warnings(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

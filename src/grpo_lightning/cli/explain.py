@@ -15,7 +15,7 @@ from lightning.pytorch.cli import LightningArgumentParser
 from grpo_lightning.cli.arguments import Arguments, Setting, parse_arguments
 from grpo_lightning.cli.configuration import configure
 from grpo_lightning.cli.lightning_cli import our_error
-from grpo_lightning.cli.locate import plan
+from grpo_lightning.cli.locate import default_config, plan
 from grpo_lightning.cli.noise import quiet_lightning
 from grpo_lightning.cli.run import TARGETS
 from grpo_lightning.cli.run_folder import newest_run
@@ -33,7 +33,8 @@ HELP = """usage: python -m grpo_lightning explain [--config FILE] [--setting VAL
 
 Prints the equation that `fit` would optimise with the same words, assembled from the parts with their numbers: in
 plain text and LaTeX, with what each sum is divided by, the papers, and warnings where choices contradict each other.
-No data is read: whether columns exist is checked by fit.
+An overlay may stand alone: policy, rewards and data that it leaves out are those of the embedded run. No data is read:
+whether columns exist is checked by fit.
 
   --config FILE    a configuration, as for fit; without one, the embedded run
   --setting VALUE  any setting of fit
@@ -90,7 +91,7 @@ def _module(arguments: Arguments) -> GRPOModule:
     quiet_lightning()
     for path in arguments.configs:
         sys.path.append(str(path.absolute().parent))
-    configuration = configure(plan("fit", arguments).config, "fit", TARGETS, registry())
+    configuration = configure(_completed(plan("fit", arguments).config), "fit", TARGETS, registry())
     parser = LightningArgumentParser(exit_on_error=False)
     parser.add_lightning_class_args(GRPOModule, "model")
     try:
@@ -98,6 +99,21 @@ def _module(arguments: Arguments) -> GRPOModule:
         return parser.instantiate_classes(config)["model"]  # type: ignore[no-any-return]
     except (ArgumentError, ValueError, TypeError) as error:
         raise our_error(error) from error
+
+
+def _completed(config: dict[str, Any]) -> dict[str, Any]:
+    """A configuration with what the equation does not depend on, or cannot be without, taken from the embedded run.
+
+    So an overlay can be explained by itself: it need not say what is trained, on which data and how long.
+    """
+    embedded = default_config()
+    completed = {**config}
+    for section, settings in (("trainer", ("max_steps",)), ("model", ("policy", "rewards")), ("data", ("train",))):
+        given = config.get(section)
+        if given is None or isinstance(given, dict):
+            missing = {name: embedded[section][name] for name in settings if name not in (given or {})}
+            completed[section] = {**missing, **(given or {})}
+    return completed
 
 
 def _title(arguments: Arguments) -> str:

@@ -75,7 +75,7 @@ class Objective:
     @property
     def kl_in_loss(self) -> bool:
         """Whether a KL term is part of the loss."""
-        return self.kl is not None and self.kl.where == "loss" and self.kl.weight > 0
+        return self.kl is not None and self.kl.in_loss
 
     @property
     def needs_reference(self) -> bool:
@@ -100,7 +100,7 @@ class Objective:
         and in a loss that says so or looks at more than log-probabilities.
         """
         loss = self.loss
-        own = loss.runs_silent or loss.scope in ("group", "update") or bool(loss.functionals)
+        own = loss.runs_silent or loss.scope == "group" or bool(loss.functionals)
         return own or self.kl_in_loss or self.entropy is not None or self.needs_preview
 
     def kl_weight(self) -> float:

@@ -64,7 +64,7 @@ def _check_advantage(module: GRPOModule) -> None:
     require(kept >= least, "model.selector", module.selector.name,
             f"leaves advantage {advantage.name!r} {kept} rows of a group, and it needs {least}",
             "let it keep more, or take another advantage")  # fmt: skip
-    penalised = module.kl is not None and module.kl.weight > 0 and module.kl.where == "reward"
+    penalised = module.kl is not None and module.kl.in_reward
     require(advantage.takes_penalty or not penalised, "model.kl.where", "reward",
             f"makes rewards that advantage {advantage.name!r} has no meaning for", "set it to loss")  # fmt: skip
     require(module.environment.gives_states or not advantage.needs_states, "model.advantage", advantage.name,
@@ -75,8 +75,7 @@ def _check_advantage(module: GRPOModule) -> None:
             require(not entry.gate, f"model.rewards.{index}.gate", True,
                     f"has no meaning for advantage {advantage.name!r}, which looks at each reward by itself",
                     "give the reward a weight, or take another advantage")  # fmt: skip
-        where = None if module.kl is None or module.kl.weight == 0 else module.kl.where
-        require(where != "reward", "model.kl.where", where,
+        require(not penalised, "model.kl.where", "reward",
                 f"does not reach advantage {advantage.name!r}, which takes rewards one by one", "set it to loss")  # fmt: skip
 
 

@@ -247,10 +247,7 @@ class Session:
         assert self.buffer is not None
         if item.micro_batch >= self._grpo_micro_batches:
             return self._beside.loss(item.micro_batch - self._grpo_micro_batches, statistics)
-        if self._preview is None:
-            micro = self.buffer.micro_batch(item.update, item.micro_batch)
-        else:
-            micro = self.buffer.previewed(item.update, item.micro_batch, self._preview)
+        micro = self.buffer.micro_batch(item.update, item.micro_batch, self._preview)
         if micro is None:
             return None
         return self.objective(self.module.policy, micro, statistics, self._beside.left_for_grpo)

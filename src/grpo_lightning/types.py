@@ -88,6 +88,11 @@ class Rollouts:
         """[R] int64: trainable steps of each row."""
         return torch.zeros(len(self), dtype=torch.int64).index_add_(0, self.row_S, self.trainable_S.to(torch.int64))
 
+    def trainable_steps(self, rows: Tensor) -> Tensor:
+        """int64 indices of the trainable steps of ``rows``, rows in that order."""
+        steps = self.actions.positions(rows)
+        return steps[self.trainable_S[steps]]
+
     def select(self, rows: Tensor) -> Rollouts:
         """The rows ``rows``, in that order. Prompts are kept whole, so that ``prompt_R`` stays valid."""
         steps = self.actions.positions(rows)

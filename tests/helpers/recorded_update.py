@@ -207,7 +207,7 @@ def run(objective: Objective, policy: Any, buffer: Buffer) -> float:
     preview = objective.preview(policy, buffer, 0, (0, 0)) if objective.needs_preview else None
     value = 0.0
     for index in range(len(buffer.plans[0].micro_batches)):
-        micro = buffer.micro_batch(0, index) if preview is None else buffer.previewed(0, index, preview)
+        micro = buffer.micro_batch(0, index, preview)
         assert micro is not None
         loss = objective(policy, micro, UpdateStatistics())
         loss.backward()

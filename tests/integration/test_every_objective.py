@@ -139,7 +139,7 @@ def gradient(policy: CausalLM, rows: list[HandRow], objective: Objective, layout
     buffer = filled(laid, rows, objective, layout)
     seen = objective.preview(laid, buffer, 0, (5, 0)) if objective.needs_preview else None
     for index in range(len(buffer.plans[0].micro_batches)):
-        micro = buffer.micro_batch(0, index) if seen is None else buffer.previewed(0, index, seen)
+        micro = buffer.micro_batch(0, index, seen)
         assert micro is not None
         objective(laid, micro, UpdateStatistics()).backward()
     return gradients(policy)
@@ -267,7 +267,7 @@ def test_kl_and_entropy_keep_their_normaliser_where_steps_leave_that_of_the_poli
             statistics = UpdateStatistics()
             seen = objective.preview(policy, buffer, 0, (5, 0))
             for index in range(len(buffer.plans[0].micro_batches)):
-                micro = buffer.previewed(0, index, seen)
+                micro = buffer.micro_batch(0, index, seen)
                 assert micro is not None
                 objective(policy, micro, statistics)
             found.append(statistics.reduce())

@@ -12,7 +12,7 @@ from typing import Any
 from jsonargparse import ArgumentError
 from lightning.pytorch.cli import LightningArgumentParser
 
-from grpo_lightning.cli.arguments import Arguments, Setting, parse_arguments
+from grpo_lightning.cli.arguments import Arguments, parse_arguments
 from grpo_lightning.cli.configuration import configure
 from grpo_lightning.cli.lightning_cli import our_error
 from grpo_lightning.cli.locate import default_config, plan
@@ -80,11 +80,7 @@ def _own(arguments: Arguments, name: str) -> str | None:
     """The value of an option of this command, taken out of the settings."""
     found = [setting for setting in arguments.settings if setting.path == (name,)]
     arguments.settings = [setting for setting in arguments.settings if setting.path != (name,)]
-    return _text(found[-1]) if found else None
-
-
-def _text(setting: Setting) -> str:
-    return str(setting.value)
+    return str(found[-1].value) if found else None
 
 
 def _module(arguments: Arguments) -> GRPOModule:

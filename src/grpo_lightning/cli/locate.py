@@ -96,7 +96,7 @@ def _with_preset(embedded: dict[str, Any], written: dict[str, Any], arguments: A
             if setting.path[0] == "model" and len(setting.path) > 1
         },
     }
-    preset = compat(name if isinstance(name, str) else str(name), given)
+    preset = compat(str(name), given)
     config = deep_merge(deep_merge(embedded, {"model": preset}), written)
     if "compat" in _section(config, "model"):
         config["model"] = {key: value for key, value in config["model"].items() if key != "compat"}

@@ -214,12 +214,10 @@ def _reward(module: GRPOModule) -> Formula:
         text = " ".join([f"({text})" if text else "", *(f"{entry_name(entry)}_i" for entry in gates)]).strip()
         product = "\\, ".join(f"\\text{{{_tex(entry_name(entry))}}}_i" for entry in gates)
         latex = f"\\left({latex}\\right) {product}" if latex else product
-    objective = module.objective
-    if module.kl is not None and module.kl.where == "reward" and module.kl.weight > 0:
-        beta = ("beta", r"\beta") if objective.kl_controller is not None else _both(module.kl.weight)
-        text, latex = f"{text} - {beta[0]} sum_t k_it", f"{latex} - {beta[1]} \\sum_t k_{{i,t}}"
     symbols = {}
-    if module.kl is not None and module.kl.where == "reward" and module.kl.weight > 0:
+    if module.kl is not None and module.kl.in_reward:
+        beta = ("beta", r"\beta") if module.objective.kl_controller is not None else _both(module.kl.weight)
+        text, latex = f"{text} - {beta[0]} sum_t k_it", f"{latex} - {beta[1]} \\sum_t k_{{i,t}}"
         symbols["k_it in the reward"] = (
             "taken with pi_old in place of pi_theta as the rollout was made: it has no gradient"
         )
@@ -251,7 +249,7 @@ def _notes(module: GRPOModule) -> list[str]:
     if objective.needs_preview:
         notes.append("every update begins with a pass over all its rows without gradient")
     if objective.correction is not None and objective.correction.denominator == "remaining":
-        notes.append("steps whose correction is 0 leave the normalisers")
+        notes.append("steps whose correction is 0 leave the normaliser of the policy term")
     return notes
 
 

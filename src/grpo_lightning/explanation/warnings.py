@@ -66,7 +66,7 @@ def _rows_weighted_by_length(module: GRPOModule) -> str | None:
 
 def _gradient_of_another_kl(module: GRPOModule) -> str | None:
     kl = module.kl
-    if kl is None or kl.weight == 0 or kl.where != "loss":
+    if kl is None or not kl.in_loss:
         return None
     return {
         "k1": "k1 in the loss has expected gradient 0 on policy: it costs a pass of the reference and holds nothing back; "
@@ -79,7 +79,7 @@ def _gradient_of_another_kl(module: GRPOModule) -> str | None:
 
 def _penalty_of_another_kl(module: GRPOModule) -> str | None:
     kl = module.kl
-    if kl is None or kl.weight == 0 or kl.where != "reward" or kl.estimator.name == "k1":
+    if kl is None or not kl.in_reward or kl.estimator.name == "k1":
         return None
     return (
         f"{kl.estimator.name} in the reward is not the gradient of the KL between whole sequences; k1 in the reward is"
@@ -88,7 +88,7 @@ def _penalty_of_another_kl(module: GRPOModule) -> str | None:
 
 def _penalty_divided_by_std(module: GRPOModule) -> str | None:
     kl = module.kl
-    if kl is None or kl.weight == 0 or kl.where != "reward":
+    if kl is None or not kl.in_reward:
         return None
     if module.advantage.name not in ("group_norm", "reinforce_plus_plus", "reinforce_plus_plus_baseline", "lite_ppo"):
         return None

@@ -69,3 +69,13 @@ class KLTerm:
                 self.weight > 0, "weight", self.weight, "stays 0 whatever the target", "set the weight to start from"
             )
         require(self.where in ("loss", "reward"), "where", self.where, "is no placement", "set 'loss' or 'reward'")
+
+    @property
+    def in_loss(self) -> bool:
+        """Whether it is a term of the loss."""
+        return self.where == "loss" and self.weight > 0
+
+    @property
+    def in_reward(self) -> bool:
+        """Whether it is paid from the reward."""
+        return self.where == "reward" and self.weight > 0

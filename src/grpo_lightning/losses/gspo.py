@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from grpo_lightning.errors import require_range
 from grpo_lightning.formula import Formula
-from grpo_lightning.losses.base import LossInputs, LossTerms, PolicyLoss, bounded_exp
+from grpo_lightning.losses.base import LossInputs, LossTerms, PolicyLoss, Scope, bounded_exp
 from grpo_lightning.losses.clipping import clip_gain, clip_latex, clip_text
 
 ROW_RATIO = "exp((1/|i|) sum_t log rho_it), the geometric mean of the ratios of the row's |i| steps"
@@ -50,7 +50,7 @@ class GSPO(PolicyLoss):
     """
 
     name = "gspo"
-    scope = "sequence"
+    scope: Scope = "sequence"
     differs: ClassVar[Mapping[str, str]] = {
         "verl": "holds log s below 10, writes it in the form of GSPO-token and always takes the mean over rows of token "
         "means; its range is the one of PPO, 0.2, unless set.",

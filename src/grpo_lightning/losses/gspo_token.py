@@ -7,14 +7,13 @@ from typing import ClassVar
 
 from typing_extensions import override
 
-from grpo_lightning.errors import require_range
 from grpo_lightning.formula import Formula
-from grpo_lightning.losses.base import LossInputs, LossTerms, PolicyLoss
+from grpo_lightning.losses.base import LossInputs, LossTerms
 from grpo_lightning.losses.clipping import clip_gain, clip_latex, clip_text
-from grpo_lightning.losses.gspo import ROW_RATIO, row_ratio
+from grpo_lightning.losses.gspo import GSPO, ROW_RATIO, row_ratio
 
 
-class GSPOToken(PolicyLoss):
+class GSPOToken(GSPO):
     """``-min(s_t A_t, clip(s_t, 1 - epsilon_low, 1 + epsilon_high) A_t)`` a step, ``s_t = sg[s] pi_theta / sg[pi_theta]``.
 
     ``s`` is the geometric mean of ``pi_theta / pi_old`` over the steps of the row, and ``sg`` stops the gradient: every step
@@ -49,11 +48,6 @@ class GSPOToken(PolicyLoss):
         "verl": "holds log s below 10; its range is the one of PPO, 0.2, unless set.",
         "SkyRL": "calls it gspo and holds log s below 10.",
     }
-
-    def __init__(self, *, epsilon_low: float = 3e-4, epsilon_high: float = 4e-4) -> None:
-        require_range("epsilon_low", epsilon_low, low=0.0, high=1.0)
-        require_range("epsilon_high", epsilon_high, low=0.0, high=float("inf"), high_open=True)
-        self.epsilon_low, self.epsilon_high = epsilon_low, epsilon_high
 
     @override
     def formula(self) -> Formula:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -115,14 +115,20 @@ class Buffer:
         self.old_log_probs_S, self.reference_log_probs_S = old_log_probs_S, reference_log_probs_S
         self.rewards_R, self.version = rewards_R, version
 
-    def micro_batch(self, update: int, index: int) -> MicroBatch | None:
-        """Micro-batch ``index`` of an update; ``None`` where the update needs fewer."""
+    def micro_batch(self, update: int, index: int, seen: Preview | None = None) -> MicroBatch | None:
+        """Micro-batch ``index`` of an update; ``None`` where the update needs fewer.
+
+        Args:
+            update: Index of the update in the rollout.
+            index: Index of the micro-batch in the update.
+            seen: What was decided over the whole update, where that was asked for.
+        """
         plan = self.plans[update]
         if index >= len(plan.micro_batches):
             return None
         rows = plan.micro_batches[index]
-        steps = self.rollouts.actions.positions(rows)
-        steps = steps[self.rollouts.trainable_S[steps]]
+        steps = self.rollouts.trainable_steps(rows)
+        seen = seen or Preview(None, None, None)
         return MicroBatch(
             rollouts=self.rollouts.select(rows),
             weights_R=plan.weights_R[rows],
@@ -130,23 +136,11 @@ class Buffer:
             old_log_probs_S=None if self.old_log_probs_S is None else self.old_log_probs_S[steps],
             reference_log_probs_S=None if self.reference_log_probs_S is None else self.reference_log_probs_S[steps],
             rewards_R=None if self.rewards_R is None else self.rewards_R[rows],
-            old_version=self.version,
-            version=self.version + update,
-        )
-
-    def previewed(self, update: int, index: int, seen: Preview) -> MicroBatch | None:
-        """Micro-batch ``index`` of an update of which a preview was made."""
-        micro = self.micro_batch(update, index)
-        if micro is None:
-            return None
-        rows = self.plans[update].micro_batches[index]
-        steps = self.rollouts.actions.positions(rows)
-        steps = steps[self.rollouts.trainable_S[steps]]
-        return replace(
-            micro,
-            policy_weights_R=None if seen.weights_R is None else seen.weights_R[rows],
             plan_S=None if seen.plan_S is None else seen.plan_S[steps],
             correction_S=None if seen.correction_S is None else seen.correction_S[steps],
+            policy_weights_R=None if seen.weights_R is None else seen.weights_R[rows],
+            old_version=self.version,
+            version=self.version + update,
         )
 
     def run_rows(self) -> list[int]:

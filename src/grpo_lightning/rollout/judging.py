@@ -40,7 +40,7 @@ class Judging:
     @property
     def penalises(self) -> bool:
         """Whether a KL is paid from the reward."""
-        return self.kl is not None and self.kl.where == "reward" and self.kl.weight > 0
+        return self.kl is not None and self.kl.in_reward
 
     def table(
         self, rollouts: Rollouts, episodes: list[Episode], version: int, stage: str, failures: Counter[str]

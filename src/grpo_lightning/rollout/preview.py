@@ -34,8 +34,7 @@ def update_steps(
     rollouts, parts = buffer.rollouts, buffer.plans[update].micro_batches
     rows = torch.tensor(sorted(row for part in parts for row in part.tolist()), dtype=torch.int64)
     values = functionals_of_parts(policy, rollouts, parts, "current", names)
-    steps = rollouts.actions.positions(rows)
-    steps = steps[rollouts.trainable_S[steps]]
+    steps = rollouts.trainable_steps(rows)
     lengths_R = rollouts.lengths_R[rows]
     old_S = values["log_prob"] if buffer.old_log_probs_S is None else buffer.old_log_probs_S
     own = {

@@ -77,8 +77,7 @@ def functionals_of_parts(
         if bool(scored_R[index].all()):
             continue
         values = policy(rollouts.select(index), functionals=extra, weights=weights)
-        steps = rollouts.actions.positions(index)
-        steps = steps[rollouts.trainable_S[steps]]
+        steps = rollouts.trainable_steps(index)
         fresh = ~scored_R[row_S[steps]]
         for name in wanted:
             value_S = values[name].cpu()

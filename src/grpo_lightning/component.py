@@ -23,6 +23,9 @@ class Component:
     differs: ClassVar[Mapping[str, str]] = {}
     """Who computes it differently: a system's name, and how its result differs."""
 
+    example: ClassVar[Mapping[str, Any]] = {}
+    """Arguments that build a small working one, where its defaults do not: what the conformance kit tries."""
+
     def formula(self) -> Formula | None:
         """What it computes as an equation, with its own numbers; ``None`` where it is no equation."""
         return None

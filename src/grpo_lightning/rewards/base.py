@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, ClassVar
 
 from grpo_lightning.component import Component
 
@@ -36,6 +36,8 @@ class Reward(Component, ABC):
     """
 
     kind = "reward"
+    example_columns: ClassVar[Mapping[str, Sequence[Any]]] = {}
+    """Values of the columns that it reads, which rows take in turn: what the conformance kit tries it with."""
 
     def setup(self) -> None:
         """Load what scoring needs; called once, before the first rollout."""

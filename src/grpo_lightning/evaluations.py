@@ -84,3 +84,11 @@ class Evaluations:
             size = len(self.data.evaluation_sets[kind, name])
             reported.append(EvaluationReport(name, size, settings.samples, metrics.compute(), evaluation_samples(rows)))
         return reported
+
+    def publish(self, kind: str) -> None:
+        """Keep the reports of the sets evaluated since the last call for callbacks, and log them; a collective."""
+        self.module.evaluation_reports = self.reports(kind)
+        for report in self.module.evaluation_reports:
+            metrics = {f"{kind}/{report.dataset}/{name}": value for name, value in report.metrics.items()}
+            # Lightning would number an evaluation by batches that stepped, which is one less here.
+            self.module.log_dict(metrics | {"step": float(self.module.trainer.global_step)})

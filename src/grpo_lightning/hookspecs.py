@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from grpo_lightning.registry import LazyComponent
 
 PROJECT = "grpo_lightning"
+API = 1
+"""Version of the hooks and of the contracts behind them. A plugin module may ask for one: ``GRPO_LIGHTNING_API = 1``."""
 hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Literal, cast
 
 import torch
-from lightning.pytorch import LightningModule
+from lightning.pytorch import Callback, LightningModule
 from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
 from typing_extensions import override
 
@@ -22,6 +22,7 @@ from grpo_lightning.errors import ConfigError
 from grpo_lightning.kl.base import KLTerm
 from grpo_lightning.losses.base import PolicyLoss
 from grpo_lightning.objective import Objective
+from grpo_lightning.plugin_record import PluginRecord
 from grpo_lightning.policies.base import Policy
 from grpo_lightning.registry import build
 from grpo_lightning.reports import EvaluationReport, UpdateReport
@@ -161,6 +162,10 @@ class GRPOModule(LightningModule):
         return with_schedule(make(parameters), self._lr_scheduler)
 
     @override
+    def configure_callbacks(self) -> list[Callback]:
+        return [PluginRecord()]
+
+    @override
     def on_train_start(self) -> None:
         self.session.start(self._restored)
         self._restored = None
@@ -236,15 +241,8 @@ class GRPOModule(LightningModule):
 
     @override
     def on_validation_epoch_end(self) -> None:
-        self._report_evaluations("validation")
+        self.session.evaluations.publish("validation")
 
     @override
     def on_test_epoch_end(self) -> None:
-        self._report_evaluations("test")
-
-    def _report_evaluations(self, kind: str) -> None:
-        self.evaluation_reports = self.session.evaluations.reports(kind)
-        for report in self.evaluation_reports:
-            metrics = {f"{kind}/{report.dataset}/{name}": value for name, value in report.metrics.items()}
-            # Lightning would number an evaluation by batches that stepped, which is one less here.
-            self.log_dict(metrics | {"step": float(self.trainer.global_step)})
+        self.session.evaluations.publish("test")

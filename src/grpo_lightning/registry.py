@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import re
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from typing import Any
 
 from grpo_lightning.errors import ConfigError, PluginError, near_matches
 from grpo_lightning.kinds import KINDS, Kind
+from grpo_lightning.plugin_switches import STRICT
 from grpo_lightning.pluginmanager import LoadedPlugin, PluginFailure, Plugins, cause_of, plugins
 
 
@@ -71,6 +73,11 @@ class Registry:
     def failures(self) -> list[PluginFailure]:
         """Plugins that did not load, or not wholly."""
         return self.source.failures
+
+    def digest(self) -> str:
+        """A hash of every component's name, place and version: equal in two processes that loaded the same plugins."""
+        lines = [f"{each.kind} {each.name} {each.path} {each.distribution} {each.version}" for each in self]
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
     def _add(self, entry: Entry) -> None:
         for taken in self.entries[entry.kind].values():
@@ -179,8 +186,16 @@ def import_path(path: str) -> Any:
 
 @cache
 def registry() -> Registry:
-    """The registry of this process, filled at the first call."""
-    return Registry(plugins())
+    """The registry of this process, filled at the first call.
+
+    Raises:
+        PluginError: If a plugin did not load, or not wholly, and the environment asks for strictness.
+    """
+    known = Registry(plugins())
+    faults = known.source.faults()
+    if known.source.switches.strict and faults:
+        raise PluginError("; ".join(map(str, faults)) + f" ({STRICT} is set)")
+    return known
 
 
 def create(kind: str, name: str, **arguments: Any) -> Any:

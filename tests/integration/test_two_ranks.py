@@ -2,60 +2,25 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import socket
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from helpers.launched_ranks import TESTS, rank_variables, run_ranks
 from helpers.tiny_policy import relative, save_model
 
-TESTS = Path(__file__).parents[1]
 SCRIPT = TESTS / "helpers" / "rank.py"
 SECONDS = 120
 
 pytestmark = [pytest.mark.slow, pytest.mark.multiprocess]
 
 
-def start(arguments: list[str], **variables: str) -> subprocess.Popen[bytes]:
-    environment = os.environ | {"PYTHONPATH": str(TESTS), "OMP_NUM_THREADS": "1"} | variables
-    # A group of its own, so that nothing of it is left when it hangs.
-    return subprocess.Popen(
-        [sys.executable, str(SCRIPT), *arguments],
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
-
-
-def finish(processes: list[subprocess.Popen[bytes]]) -> None:
-    try:
-        for process in processes:
-            _, error = process.communicate(timeout=SECONDS)
-            assert process.returncode == 0, error.decode()[-2000:]
-    finally:
-        for process in processes:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-
-
 def run(model: str, folder: Path, ranks: int, kind: str) -> dict[str, Any]:
-    arguments = [model, str(folder), str(ranks), kind]
-    if ranks == 1:
-        finish([start(arguments)])
-    else:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = str(free.getsockname()[1])
-        shared = {"WORLD_SIZE": str(ranks), "NODE_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-        finish([start(arguments, LOCAL_RANK=str(rank), **shared) for rank in range(ranks)])
+    words = [str(SCRIPT), model, str(folder), str(ranks), kind]
+    for done in run_ranks(words, rank_variables(ranks), seconds=SECONDS):
+        assert done.returncode == 0, done.stderr[-2000:]
     return torch.load(folder / f"ranks-{ranks}.pt", weights_only=True)  # type: ignore[no-any-return]
 
 

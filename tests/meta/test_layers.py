@@ -29,7 +29,8 @@ LAYERS: dict[str, set[str]] = {
         "rollout",
         "registration",
     },  # Lightning's pair, module.py and data/, and what it is made of
-    "cli": {*KINDS_SHOW, "settings", "rollout", "registration", "loop"},
+    "cli": {*KINDS_SHOW, "settings", "rollout", "registration", "loop", "testing"},
+    "testing": {*KINDS_SHOW, "settings", "rollout", "registration", "loop"},  # the conformance kit; only cli imports it
     "root": {"foundation", "registration", "loop", "cli"},  # the names that the package shows
 }
 TOP_LEVEL = {
@@ -55,11 +56,14 @@ TOP_LEVEL = {
     "compat": "foundation",
     "run_checks": "loop",
     "hookspecs": "registration",
+    "plugin_switches": "registration",
     "pluginmanager": "registration",
+    "plugin_record": "loop",
     "registry": "registration",
     "builtins": "registration",
     "data": "loop",
     "module": "loop",
+    "testing": "testing",
     "cli": "cli",
     "__main__": "root",
     "": "root",

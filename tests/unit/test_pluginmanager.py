@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
-from grpo_lightning.pluginmanager import BLOCKED, Plugins, cause_of, installed_entry_points, normalised, plugins
+from grpo_lightning import __version__, hookspecs
+from grpo_lightning.plugin_switches import ALLOWED, BLOCKED, TRACE
+from grpo_lightning.pluginmanager import Plugins, cause_of, installed_entry_points, plugins
 from helpers.installed_plugins import Site
 
 HEADER = """
@@ -133,8 +136,11 @@ def test_a_hook_may_be_given_by_specname(site: Site) -> None:
 def test_blocked_plugin_is_not_imported_and_says_so(site: Site, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     site.add("some-plugin", "raise RuntimeError('imported')")
     monkeypatch.setenv(BLOCKED, name)
-    (failure,) = site.plugins().failures
+    loaded = site.plugins()
+    failure = loaded.failures[0]
     assert failure.cause == f"it is blocked by the environment variable {BLOCKED}"
+    assert failure.wanted
+    assert failure not in loaded.faults()
 
 
 def test_the_first_distribution_on_the_path_wins(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,8 +152,72 @@ def test_the_first_distribution_on_the_path_wins(site: Site, tmp_path: Path, mon
     assert found == [("twice", "2.0")]
 
 
-def test_names_compare_as_package_indexes_do() -> None:
-    assert normalised("  Foo__Bar.baz-Qux ") == "foo-bar-baz-qux"
+def test_only_allowed_plugins_are_imported(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.add("wanted", HEADER.format(text="wanted"))
+    site.add("other", "raise RuntimeError('imported')")
+    monkeypatch.setenv(ALLOWED, "Wanted")
+    loaded = site.plugins()
+    assert headers(loaded) == ["wanted"]
+    (failure,) = loaded.failures
+    assert (failure.plugin, failure.cause) == ("other", f"the environment variable {ALLOWED} does not name it")
+    assert loaded.faults() == []
+
+
+def test_an_empty_list_allows_the_builtins_alone(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.add("other", HEADER.format(text="other"))
+    monkeypatch.setenv(ALLOWED, "")
+    assert headers(site.plugins()) == []
+
+
+@pytest.mark.parametrize("variable", [ALLOWED, BLOCKED])
+def test_a_name_that_no_plugin_has_is_a_fault_with_near_names(
+    site: Site, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    site.add("polite-words", HEADER.format(text="x"))
+    monkeypatch.setenv(variable, "polite-wods")
+    loaded = site.plugins()
+    (fault,) = loaded.faults()
+    assert str(fault) == (
+        f"plugin 'polite-wods' of the environment variable {variable} did not load: no plugin of that name is "
+        "installed; did you mean 'polite-words'?"
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "fix"), [(hookspecs.API + 1, "update grpo-lightning"), (0, "update old"), ("x", "update old")]
+)
+def test_a_plugin_of_another_api_is_refused(site: Site, asked: object, fix: str) -> None:
+    site.add("old", f"GRPO_LIGHTNING_API = {asked!r}\n" + dedent(HEADER.format(text="x")))
+    loaded = site.plugins()
+    assert headers(loaded) == []
+    (failure,) = loaded.failures
+    assert failure.cause == f"it asks for plugin API {asked!r}, and this version has {hookspecs.API}; {fix}"
+
+
+def test_a_plugin_of_this_api_loads(site: Site) -> None:
+    site.add("same", f"GRPO_LIGHTNING_API = {hookspecs.API}\n" + dedent(HEADER.format(text="x")))
+    assert headers(site.plugins()) == ["x"]
+
+
+def test_loading_is_traced_where_asked(
+    site: Site, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site.add("good", HEADER.format(text="x"))
+    site.add("bad", "import a_module_that_is_not_there")
+    monkeypatch.setenv(TRACE, "1")
+    headers(site.plugins())
+    lines = capsys.readouterr().err.splitlines()
+    assert all(line.startswith("plugins: ") for line in lines)
+    assert any(line.startswith("plugins: imported good of good 1.0 in ") for line in lines)
+    assert "plugins: registered 'good' of good 1.0: grpo_report_header" in lines
+    assert "plugins: called grpo_report_header of good 1.0" in lines
+    assert any("plugin 'bad' of bad 1.0 did not load: ModuleNotFoundError" in line for line in lines)
+
+
+def test_versions_are_those_of_what_loaded(site: Site) -> None:
+    site.add("good", HEADER.format(text="x"), version="1.5")
+    site.add("bad", "import a_module_that_is_not_there")
+    assert site.plugins().versions() == {"grpo-lightning": __version__, "good": "1.5"}
 
 
 def test_cause_is_one_line() -> None:

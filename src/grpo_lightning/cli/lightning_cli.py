@@ -54,6 +54,7 @@ class RunCLI(LightningCLI):
         self.header = header
         self.predictions, self.given = predictions, configuration.config["trainer"]
         kept = {name: configuration.config[name] for name in KEPT if name in configuration.config}
+        kept["plugins"] = registry().source.versions()
         sections = {name: configuration.config[name] for name, _ in targets.items()}
         try:
             super().__init__(
@@ -89,7 +90,8 @@ class RunCLI(LightningCLI):
         own = run_callbacks(
             self.folder, self.settings, self.command, list(self.datamodule.validation), given.callbacks, registry()
         )
-        own.insert(0, Header(self.header, registry()))
+        loads = self.resumed or self.command != "fit"  # then the checkpoint says what it was made with
+        own.insert(0, Header(self.header, registry(), {} if loads else self.settings.plugins or {}))
         if self.predictions:
             own.append(self.predictions)
         self.trainer_defaults = {**self.trainer_defaults, "callbacks": own}

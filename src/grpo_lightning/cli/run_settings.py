@@ -62,6 +62,8 @@ class RunSettings:
         output: File that ``predict`` writes; by default ``predictions.jsonl`` in the run's folder.
         compat: Start from the settings of another system (``trl``, ``verl``, ``openrlhf``, ``nemo_rl``): what is written
             here lies over them.
+        plugins: Version of every distribution whose plugins the run was made with; written by ``fit``. Where another one is
+            installed, that is told.
     """
 
     seed_everything: int = 0
@@ -75,13 +77,14 @@ class RunSettings:
     ckpt_path: str | None = None
     output: str | None = None
     compat: str | None = None
+    plugins: dict[str, str] | None = None
 
     def __post_init__(self) -> None:
         require_range("save_every", self.save_every, low=1)
         require_range("seed_everything", self.seed_everything, low=0, high=2**32 - 1)
 
 
-KEPT = ("runs_folder", "save_every", "wandb", "early_stopping", "compat")
+KEPT = ("runs_folder", "save_every", "wandb", "early_stopping", "compat", "plugins")
 """Settings that are written into a run's ``config.yaml``; the others say what one command does."""
 
 _BELONGS: dict[str, tuple[str, ...]] = {

@@ -33,7 +33,7 @@ def test_what_is_run_and_what_plugins_say(capsys: pytest.CaptureFixture[str]) ->
     plugins = Plugins([])
     plugins.register("kindness", _Plugin, "grpo-lightning-kindness", "1.0")
     plugins.register("broken", _Broken, "grpo-lightning-broken", "2.0")
-    header = Header("run runs/001", Registry(plugins))
+    header = Header("run runs/001", Registry(plugins), {"gone": "3.0"})
     header.on_fit_start(rank(True), None)  # type: ignore[arg-type]
     header.on_validation_start(rank(True), None)  # type: ignore[arg-type]
     captured = capsys.readouterr()
@@ -41,9 +41,10 @@ def test_what_is_run_and_what_plugins_say(capsys: pytest.CaptureFixture[str]) ->
     assert captured.err == (
         "warning: plugin 'broken' of grpo-lightning-broken 2.0 did not load: "
         "hook grpo_register_reward raised ZeroDivisionError: by hand\n"
+        "warning: the configuration was written with gone 3.0, and here it is not loaded\n"
     )
 
 
 def test_one_rank_speaks(capsys: pytest.CaptureFixture[str]) -> None:
-    Header("run runs/001", built_ins()).on_fit_start(rank(False), None)  # type: ignore[arg-type]
+    Header("run runs/001", built_ins(), {}).on_fit_start(rank(False), None)  # type: ignore[arg-type]
     assert capsys.readouterr().out == ""

@@ -1,4 +1,4 @@
-"""Commands that need no Trainer: ``plugins``, ``export``, and those that plugins add."""
+"""Commands that need no Trainer: ``plugins``, ``export``, ``rewards``, and those that plugins add."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NoReturn
 
 from typing_extensions import override
 
-from grpo_lightning.cli import export, plugins_command
+from grpo_lightning.cli import export, plugins_command, rewards_command
 from grpo_lightning.errors import ConfigError
 from grpo_lightning.registry import Registry, registry
 
@@ -31,6 +31,7 @@ def commands(known: Registry) -> dict[str, Command]:
     found: dict[str, Command] = {
         "plugins": (plugins_command.add_arguments, plugins_command.run),
         "export": (export.add_arguments, export.run),
+        "rewards": (rewards_command.add_arguments, rewards_command.run),
     }
     for plugin, added in known.source.call_each("grpo_register_commands"):
         for name, command in dict(added or {}).items():

@@ -1,4 +1,4 @@
-"""``plugins list`` and ``plugins show``."""
+"""``plugins list``, ``show``, ``new`` and ``check``."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ import textwrap
 from argparse import ArgumentParser, Namespace
 from dataclasses import asdict
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
+from grpo_lightning.cli.check_plugin import check_plugin
 from grpo_lightning.cli.documentation import all_options, description
+from grpo_lightning.cli.scaffold import create_plugin
 from grpo_lightning.errors import ConfigError, near_matches
 from grpo_lightning.kinds import KINDS
 from grpo_lightning.registry import Entry, Registry, registry
@@ -23,23 +26,48 @@ def add_arguments(parser: ArgumentParser) -> None:
     listing = actions.add_parser("list", help="every component, by kind")
     showing = actions.add_parser("show", help="one component: what it does and its options")
     showing.add_argument("name", help="registered name, class name or import path")
-    for action, each in (("list", listing), ("show", showing)):
+    making = actions.add_parser("new", help="write a package with a working component, its tests and a configuration")
+    making.add_argument("name", help="such as my-reward; the package is then grpo-lightning-my-reward")
+    making.add_argument("--kind", required=True, help=f"kind of its component: {', '.join(KINDS)}")
+    making.add_argument("--output", default=".", metavar="DIR", help="folder in which the package's folder is made")
+    checking = actions.add_parser("check", help="try whether a plugin's components keep the contracts of their kinds")
+    checking.add_argument("name", help="distribution, plugin, registered name, class name or import path")
+    checking.add_argument("--verbose", action="store_true", help="say what every check found to hold")
+    for action, each in (("list", listing), ("show", showing), ("check", checking), ("new", making)):
         each.set_defaults(action=action)
-        each.add_argument("--kind", choices=sorted(KINDS), help="only components of this kind")
-        each.add_argument("--json", action="store_true", help="print JSON")
+        if action != "new":
+            each.add_argument("--kind", choices=sorted(KINDS), help="only components of this kind")
+            each.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(arguments: Namespace) -> int:
-    """list the components that are installed, or show one"""
-    known = registry()
+    """list and show what is installed, begin a plugin, check one"""
+    known, code = registry(), 0
     if arguments.action == "list":
         entries = [entry for entry in known if arguments.kind in (None, entry.kind)]
         text = json.dumps(_listed(known, entries), indent=2) if arguments.json else _table(known, entries)
+    elif arguments.action == "new":
+        text = _made(known, arguments.name, arguments.kind, Path(arguments.output))
+    elif arguments.action == "check":
+        verdict = check_plugin(known, arguments.name, arguments.kind)
+        page = verdict.page(verbose=arguments.verbose)
+        text, code = json.dumps(verdict.as_json(), indent=2) if arguments.json else page, int(not verdict.passed)
     else:
         entry = _find(known, arguments.name, arguments.kind)
         text = json.dumps(_shown(entry), indent=2, default=str) if arguments.json else _page(entry)
     sys.stdout.write(text.rstrip("\n") + "\n")
-    return 0
+    return code
+
+
+def _made(known: Registry, name: str, kind: str, parent: Path) -> str:
+    names, folder = create_plugin(name, kind, parent, known)
+    # With a ./ before it, so that pip cannot take a folder's name for that of a package.
+    place = str(folder) if folder.is_absolute() else f"./{folder.as_posix()}"
+    place = f"'{place}'" if " " in place else place
+    files = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+    lines = [f"{folder}: a {kind} called {names.component}", *(f"  {file}" for file in files), "", "next:"]
+    lines += [f"  pip install -e {place}", f"  python -m grpo_lightning plugins check {names.short}"]
+    return "\n".join([*lines, f"  python -m pytest {place}"])
 
 
 def _listed(known: Registry, entries: list[Entry]) -> dict[str, Any]:

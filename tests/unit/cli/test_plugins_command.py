@@ -88,7 +88,13 @@ def test_show_as_json(capsys: pytest.CaptureFixture[str]) -> None:
         (["show", "clipped", "--kind", "reward"], "error: name: 'clipped' is no component"),
         (["show"], "error: arguments: 'show' cannot be read: the following arguments are required: name; "
          "see python -m grpo_lightning plugins show --help"),
-        (["lst"], "error: arguments: 'lst' cannot be read: argument {list,show}: invalid choice: 'lst'"),
+        (["lst"], "error: arguments: 'lst' cannot be read: argument {list,show,new,check}: invalid choice: "
+         "'lst'"),
+        (["new", "mine", "--kind", "rewrd"], "error: kind: 'rewrd' is no kind of component; did you mean 'reward'?"),
+        (["new", "mine"], "error: arguments: 'new mine' cannot be read: the following arguments are required: --kind; "),
+        (["new", "kindness", "--kind", "reward"], "error: name: 'kindness' is taken: grpo_lightning_kind.Kindness of "
+         "grpo-lightning-kind 1.0 is the reward 'kindness'; give another name"),
+        (["check", "nothing-at-all"], "error: name: 'nothing-at-all' is no plugin and no component; "),
     ],
 )  # fmt: skip
 def test_faults(capsys: pytest.CaptureFixture[str], words: list[str], message: str) -> None:
@@ -97,3 +103,25 @@ def test_faults(capsys: pytest.CaptureFixture[str], words: list[str], message: s
     assert captured.out == ""
     assert captured.err.startswith(message)
     assert captured.err.count("\n") == 1
+
+
+def test_new_says_what_comes_next(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    folder = tmp_path / "with spaces"
+    lines = shown(capsys, "new", "my-loss", "--kind", "loss", "--output", str(folder)).splitlines()
+    place = folder / "grpo-lightning-my-loss"
+    assert lines[0] == f"{place}: a loss called my_loss"
+    assert "  src/grpo_lightning_my_loss/my_loss.py" in lines
+    assert lines[-4:] == [
+        "next:",
+        f"  pip install -e '{place}'",
+        "  python -m grpo_lightning plugins check my-loss",
+        f"  python -m pytest '{place}'",
+    ]
+    assert (place / "src" / "grpo_lightning_my_loss" / "my_loss.py").is_file()
+
+
+def test_new_in_the_current_folder(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "\n  pip install -e ./grpo-lightning-my-kl\n" in shown(capsys, "new", "my-kl", "--kind", "kl")

@@ -192,7 +192,7 @@ def to_collected(rows: Sequence[HandRow]) -> Collected:
         prompts=[],
         redrawn=0,
         sampled_steps=0,
-        failures={},  # type: ignore[arg-type]
+        reward_counts={},
     )
 
 

@@ -36,6 +36,15 @@ class Advantage(Component, ABC):
     """What gets a value."""
     greedy: ClassVar[bool] = False
     """Needs the reward of a greedy completion of every prompt: ``table.greedy_rewards_R``."""
+    takes_rewards: Literal["any", "non_negative", "binary"] = "any"
+    """Rewards that it has a meaning for; it refuses others by name. ``binary``: 0 and 1."""
+    under_shift: Literal["invariant"] | None = None
+    """What becomes of the advantages when a constant is added to every reward; ``None`` promises nothing."""
+    under_scale: Literal["invariant", "equivariant"] | None = None
+    """The same when every reward is multiplied by a positive constant; ``equivariant``: the advantages are, too. Up to a
+    constant that the estimator adds where it divides."""
+    batch_statistics: bool = False
+    """A row's advantage may depend on other groups than its own."""
     functionals: ClassVar[frozenset[str]] = frozenset()
     """Functionals of each step's distribution, under the policy at the start of the updates, that a step estimator needs
     (``log_prob``, ``entropy``, ``sum_of_squares``)."""

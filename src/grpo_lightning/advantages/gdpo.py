@@ -48,6 +48,9 @@ class GDPO(Advantage):
     """
 
     name = "gdpo"
+    under_shift = "invariant"
+    under_scale = "invariant"
+    batch_statistics = True
     reads_components = True
     differs: ClassVar[Mapping[str, str]] = {
         "TRL": "multi_objective_aggregation='normalize_then_sum': ddof 1, eps 1e-4 twice; groups of equal scores count in the "

@@ -76,6 +76,7 @@ class GiGPO(StepAdvantage):
         require(ddof in (0, 1), "ddof", ddof, "is neither 0 nor 1", "set 1 (sample) or 0 (population)")
         require_range("eps", eps, low=0.0, high=float("inf"), high_open=True)
         self.omega, self.gamma, self.scale, self.ddof, self.eps = omega, gamma, scale, ddof, eps
+        self.under_scale = "equivariant" if scale == "none" else "invariant"
 
     @override
     def formula(self) -> Formula:

@@ -34,6 +34,9 @@ class GPG(Advantage):
     """
 
     name = "gpg"
+    under_shift = "invariant"
+    under_scale = "equivariant"
+    batch_statistics = True
     differs: ClassVar[Mapping[str, str]] = {
         "verl": "The factor is B over the number of rows whose reward is not 0: a rollout where a quarter of the rows "
         "scores gets the factor 4 whatever its groups say. A group of one gets its raw reward.",

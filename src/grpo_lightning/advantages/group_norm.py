@@ -45,6 +45,7 @@ class GroupNorm(Advantage):
     """
 
     name = "group_norm"
+    under_shift = "invariant"
     differs: ClassVar[Mapping[str, str]] = {
         "TRL": "eps is 1e-4, ddof 1; equal rewards that are not exact in binary leave rounding noise, divided by 1e-4.",
         "verl": "eps is 1e-6, ddof 1; equal rewards leave noise divided by 1e-6; a group of one gets its raw reward.",
@@ -70,6 +71,8 @@ class GroupNorm(Advantage):
             scale != "none" or std_floor == 0, "std_floor", std_floor, "has no meaning for scale 'none'", "leave it out"
         )
         self.ddof, self.eps, self.std_floor, self.scale = ddof, eps, std_floor, scale
+        self.under_scale = "equivariant" if scale == "none" else "invariant" if std_floor == 0 else None
+        self.batch_statistics = scale == "rollout"
 
     @override
     def estimate(self, rewards_R: Tensor, groups: Groups, table: RolloutTable) -> Tensor:

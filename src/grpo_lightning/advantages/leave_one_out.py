@@ -32,6 +32,8 @@ class LeaveOneOut(Advantage):
     """
 
     name = "leave_one_out"
+    under_shift = "invariant"
+    under_scale = "equivariant"
     differs: ClassVar[Mapping[str, str]] = {
         "TRL": "RLOOTrainer takes the KL, summed over the row, off the reward first, and can whiten the result over the batch.",
         "verl": "A group of one gets its raw reward; equal rewards that are not exact in binary leave rounding noise.",

@@ -40,6 +40,9 @@ class LitePPO(Advantage):
     """
 
     name = "lite_ppo"
+    under_shift = "invariant"
+    under_scale = "invariant"
+    batch_statistics = True
     differs: ClassVar[Mapping[str, str]] = {
         "TRL": "scale_rewards='batch' is the same with eps 1e-4; equal rewards that are not exact in binary leave noise.",
     }

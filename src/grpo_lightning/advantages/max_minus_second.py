@@ -42,6 +42,7 @@ class MaxMinusSecond(Advantage):
     """
 
     name = "max_minus_second"
+    under_shift = "invariant"
     differs: ClassVar[Mapping[str, str]] = {
         "verl": "grpo_passk divides by the group's standard deviation plus 1e-6 unless told otherwise, judges ties bit by "
         "bit, and stops at a group of one.",
@@ -52,6 +53,7 @@ class MaxMinusSecond(Advantage):
         require(ddof in (0, 1), "ddof", ddof, "is neither 0 nor 1", "set 1 (sample) or 0 (population)")
         require_range("eps", eps, low=0.0, high=float("inf"), high_open=True)
         self.scale, self.ddof, self.eps = scale, ddof, eps
+        self.under_scale = "equivariant" if scale == "none" else "invariant"
 
     @override
     def estimate(self, rewards_R: Tensor, groups: Groups, table: RolloutTable) -> Tensor:

@@ -38,6 +38,8 @@ class MaxRL(Advantage):
     """
 
     name = "maxrl"
+    takes_rewards = "non_negative"
+    under_scale = "invariant"
     takes_penalty = False
     differs: ClassVar[Mapping[str, str]] = {
         "MaxRL's code": "Divides by mean_g + 1e-6; a group of one gets its raw reward over 1e-6; negative rewards pass.",

@@ -32,6 +32,8 @@ class MeanCentered(Advantage):
     """
 
     name = "mean_centered"
+    under_shift = "invariant"
+    under_scale = "equivariant"
     differs: ClassVar[Mapping[str, str]] = {
         "verl": "A group of one gets its raw reward; equal rewards that are not exact in binary leave rounding noise.",
         "NeMo-RL": "Without normalize_rewards its default baseline leaves the row out, which is leave_one_out here.",

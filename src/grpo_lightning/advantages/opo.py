@@ -33,6 +33,8 @@ class OPO(Advantage):
     """
 
     name = "opo"
+    under_shift = "invariant"
+    under_scale = "equivariant"
     differs: ClassVar[Mapping[str, str]] = {
         "verl": "A group of one gets its raw reward; equal rewards that are not exact in binary leave rounding noise.",
     }

@@ -56,6 +56,7 @@ class OptimalTokenBaseline(StepAdvantage):
     """
 
     name = "otb"
+    under_scale = "equivariant"
     functionals = frozenset({"log_prob", "sum_of_squares"})
     differs: ClassVar[Mapping[str, str]] = {
         "verl": "adds 1e-8 to the sum of weights, so the baseline fades to 0 where the policy had next to no choice; a "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from math import comb, isfinite, sqrt
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -44,6 +44,7 @@ class PassAtK(Advantage):
     """
 
     name = "pass_at_k"
+    example: ClassVar[Mapping[str, Any]] = {"k": 2}
     differs: ClassVar[Mapping[str, str]] = {
         "Chen et al.'s code": "Adds 1e-6 to s; rewards other than 0 and 1 pass through as they are.",
     }
@@ -56,6 +57,7 @@ class PassAtK(Advantage):
         )
         self.k, self.correct = k, correct
         self.takes_penalty = correct is not None
+        self.takes_rewards = "binary" if correct is None else "any"
 
     @property
     @override

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from functools import cache
 from math import comb
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -52,6 +52,8 @@ class PKPO(Advantage):
     """
 
     name = "pkpo"
+    under_scale = "equivariant"
+    example: ClassVar[Mapping[str, Any]] = {"k": 2}
     differs: ClassVar[Mapping[str, str]] = {
         "MaxRL's code": "Rewards of 0 and 1 only: a right row has the share of (k - 1)-subsets of the others that are all "
         "wrong, a wrong one 0, and from each the mean of the others is taken off.",
@@ -69,6 +71,7 @@ class PKPO(Advantage):
         self.k, self.baseline = k, baseline
         # By the instance: the two other baselines keep their value where all rewards are equal.
         self.compares = baseline == "leave_one_out_minus_one"
+        self.under_shift = "invariant" if self.compares else None
 
     @property
     @override

@@ -48,6 +48,7 @@ class RoleConditionedAdvantage(Advantage):
     """
 
     name = "rae"
+    batch_statistics = True
     compares = False
     differs: ClassVar[Mapping[str, str]] = {
         "SPIRAL (released code)": "subtracts the baseline from before the update: 1 / alpha times as much.",

@@ -40,6 +40,8 @@ class RankBased(Advantage):
     """
 
     name = "rank_based"
+    under_shift = "invariant"
+    under_scale = "invariant"
 
     def __init__(self, *, score: Literal["mid_rank", "normal"] = "mid_rank") -> None:
         scores = ("mid_rank", "normal")

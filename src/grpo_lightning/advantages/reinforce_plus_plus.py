@@ -47,6 +47,8 @@ class ReinforcePlusPlus(StepAdvantage):
     """
 
     name = "reinforce_plus_plus"
+    under_scale = "invariant"
+    batch_statistics = True
     compares = False
     differs: ClassVar[Mapping[str, str]] = {
         "verl": "sets the running return to 0 at every token that is not trainable, so steps before an observation of an "
@@ -58,6 +60,8 @@ class ReinforcePlusPlus(StepAdvantage):
         require_range("eps", eps, low=0.0, high=float("inf"), high_open=True)
         require(ddof in (0, 1), "ddof", ddof, "is neither 0 nor 1", "set 1 (sample) or 0 (population)")
         self.gamma, self.eps, self.ddof = gamma, eps, ddof
+        # With a discount, what a constant adds depends on how far the end of the row is.
+        self.under_shift = "invariant" if gamma == 1 else None
 
     @override
     def formula(self) -> Formula:

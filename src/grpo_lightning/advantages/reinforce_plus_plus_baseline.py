@@ -44,6 +44,9 @@ class ReinforcePlusPlusBaseline(Advantage):
     """
 
     name = "reinforce_plus_plus_baseline"
+    under_shift = "invariant"
+    under_scale = "invariant"
+    batch_statistics = True
     differs: ClassVar[Mapping[str, str]] = {
         "verl": "Divides by sqrt(variance + 1e-8) with ddof 1; a group of one enters with its raw reward, and groups of "
         "equal rewards count in both moments, which makes the advantages of the others larger.",

@@ -37,6 +37,8 @@ class ReMax(StepAdvantage):
     """
 
     name = "remax"
+    under_shift = "invariant"
+    under_scale = "equivariant"
     compares = False
     greedy = True
 

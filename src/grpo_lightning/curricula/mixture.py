@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping
 from itertools import accumulate
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from typing_extensions import override
@@ -27,6 +27,7 @@ class Mixture(Curriculum):
     """
 
     name = "mixture"
+    example: ClassVar[Mapping[str, Any]] = {"weights": {"easy": 1.0, "hard": 3.0}}
 
     def __init__(self, *, weights: dict[str, float]) -> None:
         require(bool(weights), "weights", weights, "names no data set", "give each data set a weight")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from grpo_lightning.component import Component
 from grpo_lightning.types import Episode
@@ -26,6 +27,9 @@ class Environment(Component, ABC):
     """Answers the policy's turns. What it writes is masked: never trained, never in a KL, never in a count."""
 
     kind = "environment"
+    deterministic: ClassVar[bool] = True
+    """Equal episodes get equal answers. One that draws or asks a server says ``False``: a resumed run is then not the same
+    bit for bit."""
     gives_states: bool = False
     """Tells the states in which turns begin, by :meth:`start` and :attr:`Observation.state`."""
     max_turns: int = 1
@@ -43,4 +47,8 @@ class Environment(Component, ABC):
 
     @abstractmethod
     def step(self, episodes: Sequence[Episode]) -> list[Observation]:
-        """Answer the last turn of every episode still running, in order. The answer to turn ``max_turns`` is not shown."""
+        """Answer the last turn of every episode still running, in order. The answer to turn ``max_turns`` is not shown.
+
+        Where ``max_turns`` is 1 it may be called several times, each with the episodes of some groups, while those of others
+        are still written.
+        """

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from string import Formatter
+from typing import Any, ClassVar
 
 from typing_extensions import override
 
@@ -34,6 +35,7 @@ class Scripted(Environment):
     """
 
     name = "scripted"
+    example: ClassVar[Mapping[str, Any]] = {"replies": ["{completion}? Again: ", "Once more: "]}
 
     def __init__(
         self,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from typing_extensions import override
 
@@ -28,6 +29,9 @@ class FilePrompts(PromptSource):
     """
 
     name = "file"
+    example: ClassVar[Mapping[str, Any]] = {
+        "path": str(Path(__file__).parents[1] / "testing" / "example_data" / "train.jsonl")
+    }
 
     def __init__(
         self, *, path: str, columns: dict[str, str] | None = None, split: str = "train", limit: int | None = None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
 
 from typing_extensions import override
 
@@ -25,6 +27,10 @@ class HubPrompts(PromptSource):
     """
 
     name = "hub"
+    example: ClassVar[Mapping[str, Any]] = {
+        "dataset": str(Path(__file__).parents[1] / "testing" / "example_data"),
+        "split": "train",
+    }
 
     def __init__(
         self,

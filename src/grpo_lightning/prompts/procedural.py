@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
@@ -82,7 +83,7 @@ class Procedural(PromptSource):
 
     @override
     def __getitem__(self, index: int) -> dict[str, Any]:
-        return dict(self._loaded()[index])
+        return copy.deepcopy(self._loaded()[index])
 
     @property
     @override

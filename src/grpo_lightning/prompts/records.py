@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+import copy
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from typing_extensions import override
 
@@ -26,8 +28,11 @@ class Records(PromptSource):
     """
 
     name = "records"
+    example: ClassVar[Mapping[str, Any]] = {
+        "rows": [{"prompt": "2+3=", "answer": "5"}, {"prompt": "1+1=", "steps": [1, 1]}]
+    }
 
-    def __init__(self, *, rows: list[dict[str, Any]]) -> None:
+    def __init__(self, *, rows: list[dict[str, str | Any]]) -> None:  # Any alone would let YAML make a number of "5"
         require(isinstance(rows, list | tuple), "rows", rows, "is no list", "give a list of rows")
         require(bool(rows), "rows", rows, "is empty", "give at least one row")
         self.rows = list(rows)
@@ -53,7 +58,7 @@ class Records(PromptSource):
 
     @override
     def __getitem__(self, index: int) -> dict[str, Any]:
-        return {name: self.rows[index].get(name) for name in self.columns}
+        return {name: copy.deepcopy(self.rows[index].get(name)) for name in self.columns}
 
     @property
     @override

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
 import torch
 from torch import Tensor
 from typing_extensions import override
@@ -34,6 +37,7 @@ class MaxVariance(Selector):
     """
 
     name = "max_variance"
+    example: ClassVar[Mapping[str, Any]] = {"keep": 2}
 
     def __init__(self, *, keep: int) -> None:
         require_range("keep", keep, low=2)

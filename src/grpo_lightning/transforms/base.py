@@ -18,6 +18,9 @@ class Transform(Component, ABC):
     level: ClassVar[Literal["row", "step"]] = "row"
     """What it takes and returns: ``row``, [R] over the rows of all ranks; ``step``, [S] over the steps of this rank.
     A row transform cannot follow a step transform."""
+    keeps_zero: bool = True
+    """An advantage of 0 stays exactly 0, so that a group that says nothing costs nothing. Rows that are not valid stay 0 in any
+    case."""
 
     @abstractmethod
     def __call__(self, advantages: Tensor, table: RolloutTable, rollouts: Rollouts) -> Tensor:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
 from torch import Tensor
 from typing_extensions import override
 
@@ -26,6 +29,7 @@ class ClipAdvantage(Transform):
     """
 
     name = "clip"
+    example: ClassVar[Mapping[str, Any]] = {"limit": 0.5}
 
     def __init__(self, *, limit: float) -> None:
         require_range("limit", limit, low=0.0, high=float("inf"), low_open=True, high_open=True)

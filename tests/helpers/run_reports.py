@@ -56,6 +56,10 @@ def rollout_report(rollout: int = 0, update: int = 0, *, shift: float = 0.0) -> 
         seconds={"generate": 0.5, "reward": 0.25, "score": 0.125, "collect": 1.0},
         samples=[sample(member=0), sample(member=1, reward=None)],
         kl_R=torch.arange(10, dtype=torch.float64) / 8,
+        reward_counts={
+            "exact": {"failures": 2.0, "failures/timeout": 2.0, "retries": 1.0, "seconds": 0.25},
+            "style": {"failures": 0.0, "seconds": 0.0},
+        },
     )
 
 

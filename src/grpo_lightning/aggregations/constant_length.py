@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -34,6 +34,7 @@ class ConstantLength(Aggregation):
     """
 
     name = "constant_length"
+    example: ClassVar[Mapping[str, Any]] = {"length": 8}
     differs: ClassVar[Mapping[str, str]] = {
         "verl": "seq-mean-token-sum-norm divides by the width of the padded batch unless loss_scale_factor is set; versions "
         "that do not pass the update's row count divide by no N",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -37,6 +37,7 @@ class Supervised(AuxiliaryLoss):
     """
 
     name = "supervised"
+    example_columns: ClassVar[Mapping[str, Sequence[Any]]] = {"answer": ["15", "no", ""]}
 
     def __init__(self, *, target: str = "answer", weighting: Literal["none", "phi"] = "none") -> None:
         require(weighting in ("none", "phi"), "weighting", weighting, "is no weighting", "set none or phi")

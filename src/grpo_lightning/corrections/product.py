@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from torch import Tensor
 from typing_extensions import override
 
 from grpo_lightning.corrections.base import Correction, CorrectionInputs
+from grpo_lightning.corrections.sequence_rejection import SequenceRejection
+from grpo_lightning.corrections.truncated_importance import TruncatedImportance
 from grpo_lightning.errors import require
 from grpo_lightning.formula import Formula
 
@@ -31,6 +34,7 @@ class ProductCorrection(Correction):
     """
 
     name = "product"
+    example: ClassVar[Mapping[str, Any]] = {"parts": [TruncatedImportance(), SequenceRejection(low=0.5, high=2.0)]}
 
     def __init__(self, *, parts: list[Correction]) -> None:
         require(len(parts) > 0, "parts", parts, "is empty", "name at least one correction")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -43,6 +43,7 @@ class TVMask(Correction):
     """
 
     name = "tv_mask"
+    example: ClassVar[Mapping[str, Any]] = {"limit": 0.2}
     differs: ClassVar[Mapping[str, str]] = {
         "open-instruct": "the first version has this rule with log kappa clamped to +-10 and multiplies by the capped ratio "
         "(a product with truncated_importance here); later ones threshold the two-outcome divergence of each step",

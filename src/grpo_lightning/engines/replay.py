@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from typing_extensions import override
 
@@ -24,6 +24,9 @@ class Replay(Engine):
     """
 
     name = "replay"
+    example: ClassVar[Mapping[str, Any]] = {
+        "path": str(Path(__file__).parents[1] / "testing" / "example_data" / "recorded")
+    }
     addressed = True
     deterministic = True
 

@@ -7,7 +7,7 @@ import copy
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -47,6 +47,7 @@ class CausalLM(Policy):
     """
 
     name = "causal_lm"
+    example: ClassVar[Mapping[str, Any]] = {"model": "embedded://tiny-llama"}
 
     def __init__(
         self,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -33,6 +34,7 @@ class TopK(Sampler):
     """
 
     name = "top_k"
+    example: ClassVar[Mapping[str, Any]] = {"k": 3}
 
     def __init__(self, *, k: int = 50, temperature: float = 1.0) -> None:
         super().__init__(temperature=temperature)

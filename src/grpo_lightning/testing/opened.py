@@ -12,8 +12,6 @@ from typing import Any
 
 _WATCHED = {
     "open": "opened the file",
-    "os.listdir": "listed the folder",
-    "os.scandir": "listed the folder",
     "os.mkdir": "made the folder",
     "os.remove": "removed",
     "socket.connect": "connected to",

@@ -1,0 +1,15 @@
+"""Every built-in aggregation passes every check of its kind, with its own example and with other settings."""
+
+from __future__ import annotations
+
+import pytest
+
+from grpo_lightning.testing import Check, Specimen
+from helpers.checked import Settings, built_in_cases
+
+OTHERS: Settings = []
+
+
+@pytest.mark.parametrize(("specimen", "check"), built_in_cases("aggregation", OTHERS))
+def test_built_in_conforms(specimen: Specimen, check: Check) -> None:
+    check.run(specimen)

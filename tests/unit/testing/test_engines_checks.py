@@ -1,0 +1,17 @@
+"""Every built-in engine passes every check of its kind, with its own example and with other settings."""
+
+from __future__ import annotations
+
+import pytest
+
+from grpo_lightning.testing import Check, Specimen
+from helpers.checked import Settings, built_in_cases
+
+OTHERS: Settings = [
+    ("decode_loop", {"batch_rows": 3}),
+]
+
+
+@pytest.mark.parametrize(("specimen", "check"), built_in_cases("engine", OTHERS))
+def test_built_in_conforms(specimen: Specimen, check: Check) -> None:
+    check.run(specimen)

@@ -69,14 +69,12 @@ def test_preserving_names_what_changed() -> None:
 def test_files_folders_processes_and_threads_are_seen(tmp_path: Path) -> None:
     with opened() as events:
         (tmp_path / "a").write_text("a")
-        os.listdir(tmp_path)
         subprocess.run([sys.executable, "-c", ""], check=True)
         goes_on = threading.Event()
         threading.Thread(target=goes_on.wait, name="waiting").start()
     goes_on.set()
     told = "\n".join(events)
     assert f"it opened the file '{tmp_path}/a'" in told
-    assert f"it listed the folder '{tmp_path}'" in told
     assert f"it started '{sys.executable}'" in told
     assert "it started the thread 'waiting'" in told
 

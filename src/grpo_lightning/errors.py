@@ -46,7 +46,7 @@ class PluginError(GRPOError):
 
 
 class RewardError(GRPOError, RuntimeError):
-    """A reward that raised or returned something that is not a score, under the policy ``on_failure: error``."""
+    """A reward that raised or gave what is no score, under the policy ``on_failure: stop``, or that hangs too often."""
 
 
 class NonFiniteError(GRPOError, ArithmeticError):

@@ -10,6 +10,8 @@ from grpo_lightning.evaluation import EvaluationMetrics
 from grpo_lightning.registry import build
 from grpo_lightning.reports import EvaluationReport
 from grpo_lightning.rewards.composer import entry_name
+from grpo_lightning.rewards.firewall import Firewall
+from grpo_lightning.rollout import world
 from grpo_lightning.rollout.evaluate import EvaluatedRow, evaluate
 from grpo_lightning.rollout.play import Group, PlaySettings
 from grpo_lightning.rollout.samples import evaluation_samples
@@ -26,22 +28,51 @@ class Evaluations:
         module: The module of the run.
         data: Its data.
         play_settings: Makes the settings of a stream: its name, and what changes.
+        firewall: The rewards.
     """
 
-    def __init__(self, module: GRPOModule, data: GRPODataModule, play_settings: Callable[..., PlaySettings]) -> None:
-        self.module, self.data, self._play_settings = module, data, play_settings
+    def __init__(
+        self, module: GRPOModule, data: GRPODataModule, play_settings: Callable[..., PlaySettings], firewall: Firewall
+    ) -> None:
+        self.module, self.data, self._play_settings, self._firewall = module, data, play_settings, firewall
+        self._error: Exception | None = None
         self._evaluations: dict[tuple[str, str], tuple[EvaluationMetrics, list[EvaluatedRow]]] = {}
 
     def evaluate(self, batch: EvaluationBatch, kind: str) -> list[EvaluatedRow]:
-        """Complete and score some prompts of an evaluation set, and add them to its statistics."""
-        module, name, version = self.module, batch.dataset, self.module.trainer.global_step
+        """Complete and score some prompts of an evaluation set, and add them to its statistics.
+
+        Ranks have batches of their own, and not all as many. What goes wrong on one of several is kept until they meet again,
+        in :meth:`raise_together`; until then that rank evaluates nothing.
+        """
+        if self._error is not None or not batch.indices:
+            return []
+        try:
+            return self._evaluate(batch, kind)
+        except Exception as error:
+            self._firewall.close()
+            self._error = error
+            if world.world_size() == 1:
+                self.raise_together()
+            return []
+
+    def raise_together(self) -> None:
+        """Raise on every rank what went wrong on one of them; a collective.
+
+        Raises:
+            Exception: The error of the first rank that has one.
+        """
+        error, self._error = self._error, None
+        world.raise_together(error)
+
+    def _evaluate(self, batch: EvaluationBatch, kind: str) -> list[EvaluatedRow]:
+        name, version = batch.dataset, self.module.trainer.global_step
         settings = (self.data.validation if kind == "validation" else self.data.test)[name]
         prompts = self.data.evaluation_sets[kind, name]
         sampler = build("sampler", settings.sampler, f"data.{kind}.{name}.sampler")
         play_settings = self._play_settings(f"{kind}/{name}", sampler=sampler, members=settings.samples)
         groups = [Group(index, prompts.prompt(index), prompts.encoded(index)) for index in batch.indices]
         rows = evaluate(
-            play_settings, module.rewards, groups, batch.indices, version=version, threshold=settings.correct
+            play_settings, self._firewall, groups, batch.indices, version=version, threshold=settings.correct
         )
         metrics, kept = self._evaluation(kind, name, settings)
         metrics.update([row.statistics() for row in rows])
@@ -76,6 +107,7 @@ class Evaluations:
 
     def reports(self, kind: str) -> list[EvaluationReport]:
         """Reports of the sets evaluated since the last call; a collective."""
+        self.raise_together()
         sets = self.data.validation if kind == "validation" else self.data.test
         reported = []
         for name, settings in sets.items():

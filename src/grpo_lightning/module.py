@@ -13,6 +13,7 @@ from typing_extensions import override
 
 from grpo_lightning.advantages.base import Advantage
 from grpo_lightning.aggregations.base import Aggregation
+from grpo_lightning.callbacks.run_end import RunEnd
 from grpo_lightning.corrections.base import Correction
 from grpo_lightning.data.datamodule import EvaluationBatch, GRPODataModule
 from grpo_lightning.engines.base import Engine
@@ -163,7 +164,7 @@ class GRPOModule(LightningModule):
 
     @override
     def configure_callbacks(self) -> list[Callback]:
-        return [PluginRecord()]
+        return [PluginRecord(), RunEnd()]
 
     @override
     def on_train_start(self) -> None:

@@ -61,6 +61,8 @@ class RolloutReport:
     """Rows of a few groups of this rank."""
     kl_R: Tensor | None = None
     """[R] float64: KL that each row paid from its reward, before its weight; ``None`` unless the KL is in the reward."""
+    reward_counts: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """What the calls of each reward came to, all rounds and ranks, by the keys of ``docs/metrics.md`` below its name."""
 
 
 @dataclass

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from grpo_lightning.errors import ConfigError, DataError, require
 from grpo_lightning.rewards.arguments import check_columns
+from grpo_lightning.rewards.checks import check_calls
 from grpo_lightning.rewards.composer import check_entries
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ def check_module(module: GRPOModule) -> None:
                               "one a step", "move it before that one" if index else "leave it out")  # fmt: skip
         level = transform.level
     check_entries(module.rewards, "model.rewards")
+    check_calls(module.rewards, "model.rewards")
     module.objective.check()
 
 

@@ -15,6 +15,7 @@ from grpo_lightning.evaluations import Evaluations
 from grpo_lightning.registry import build
 from grpo_lightning.reports import RolloutReport, UpdateReport
 from grpo_lightning.rewards.composer import entry_name
+from grpo_lightning.rewards.firewall import Firewall
 from grpo_lightning.rollout import world
 from grpo_lightning.rollout.auxiliary import AuxiliaryRows, AuxiliaryStream, AuxiliaryStreams
 from grpo_lightning.rollout.buffer import Buffer, BufferSettings, Preview, fill, run_mask
@@ -49,11 +50,12 @@ class Session:
         self._warmup: AuxiliaryStream | None = None
         self._beside = AuxiliaryStreams({}, {})
         self._grpo_micro_batches = 0
-        self.evaluations = Evaluations(module, data, self._play_settings)
+        self.firewall = Firewall(module.rewards)
+        self.evaluations = Evaluations(module, data, self._play_settings, self.firewall)
         self._collector = Collector(
             self._play_settings("train"),
             Judging(
-                entries=module.rewards,
+                firewall=self.firewall,
                 advantage=module.advantage,
                 transforms=module.transforms,
                 selector=module.selector,
@@ -144,8 +146,7 @@ class Session:
 
     def start(self, restored: Committed | None) -> None:
         """Before the first work item: rewards load what they need, and a checkpoint's state is taken over."""
-        for entry in self.module.rewards:
-            entry.reward.setup()
+        world.together(self.firewall.start)
         if restored is None:
             return
         for name, state in restored.components.items():

@@ -35,6 +35,11 @@ def public_modules() -> list[str]:
         "compat",
         *sorted(bases),
         "rewards.entry",
+        "policies.causal_lm",
+        "testing.check",
+        "testing.catalogue",
+        "testing.suites",
+        "testing.verdict",
         *sorted(inside),
     ]
 

@@ -1,4 +1,4 @@
-"""A pip package from outside: its wheel beside the wheel of the core, in an environment that has no sources."""
+"""Pip packages from outside: their wheels beside the wheel of the core, in an environment that has no sources."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ import yaml
 ROOT = Path(__file__).parents[2]
 PLUGIN = ROOT / "plugins" / "grpo-lightning-palindrome"
 CONFIG = PLUGIN / "configs" / "palindrome.yaml"
+PLUGINS = sorted(path.parent for path in ROOT.glob("plugins/*/pyproject.toml"))
 SEPARATE = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PYTEST_ADDOPTS")
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -48,10 +49,10 @@ def succeed(command: Sequence[str | Path], folder: Path) -> str:
 
 @pytest.fixture(scope="module")
 def fresh(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """The Python of a new environment with both wheels, and a folder to work in."""
+    """The Python of a new environment with all wheels, and a folder to work in."""
     folder = tmp_path_factory.mktemp("outside")
     wheels = folder / "wheels"
-    for source in (ROOT, PLUGIN):
+    for source in (ROOT, *PLUGINS):
         succeed(
             [sys.executable, "-m", "build", "--no-isolation", "--wheel", "--outdir", wheels, source], folder
         )  # fmt: skip
@@ -62,16 +63,33 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     # install of the sources stays out of sight.
     (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
     built = sorted(wheels.glob("*.whl"))
-    assert len(built) == 2
+    assert len(built) == 1 + len(PLUGINS)
     succeed([python, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", *built], folder)
     return python, folder
 
 
-def test_both_come_from_their_wheels(fresh: tuple[Path, Path]) -> None:
+def test_all_come_from_their_wheels(fresh: tuple[Path, Path]) -> None:
     python, folder = fresh
-    code = "import grpo_lightning, grpo_lightning_palindrome as p; print(grpo_lightning.__file__); print(p.__file__)"
-    for line in succeed([python, "-c", code], folder).splitlines():
-        assert Path(line).is_relative_to(folder / "env")
+    names = ["grpo_lightning", *(path.name.replace("-", "_") for path in PLUGINS)]
+    code = f"from importlib import import_module\nfor name in {names}: print(import_module(name).__file__)"
+    lines = succeed([python, "-c", code], folder).splitlines()
+    assert len(lines) == len(names)
+    assert all(Path(line).is_relative_to(folder / "env") for line in lines)
+
+
+@pytest.mark.parametrize("plugin", PLUGINS, ids=lambda path: path.name)
+def test_every_plugin_of_this_repository_registers_and_its_configurations_are_right(
+    fresh: tuple[Path, Path], plugin: Path
+) -> None:
+    python, folder = fresh
+    listed = json.loads(succeed([python, "-m", "grpo_lightning", "plugins", "list", "--json"], folder))
+    assert any(each["distribution"] == plugin.name for each in listed["components"])
+    assert not [each for each in listed["failures"] if each["distribution"].startswith(plugin.name)]
+    configs = sorted(plugin.glob("configs/*.yaml"))
+    assert configs
+    for config in configs:
+        words = ["fit", "--config", config, "--print_config"]
+        assert "class_path" in succeed([python, "-m", "grpo_lightning", *words], folder), config.name
 
 
 def test_reward_is_listed_with_its_distribution(fresh: tuple[Path, Path]) -> None:

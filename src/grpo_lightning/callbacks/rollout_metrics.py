@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import torch
 from torch import Tensor
 
@@ -23,7 +21,7 @@ def rollout_metrics(report: RolloutReport) -> dict[str, float]:
     return {
         **_rewards(table),
         **paid,
-        **_components(table, report.reward_failures),
+        **_components(report),
         **_groups(report),
         **_rows(report),
         **_completions(table),
@@ -57,12 +55,13 @@ def _rewards(table: RolloutTable) -> dict[str, float]:
     }
 
 
-def _components(table: RolloutTable, failures: Mapping[str, int]) -> dict[str, float]:
+def _components(report: RolloutReport) -> dict[str, float]:
     metrics: dict[str, float] = {}
-    for name, scores_R in table.components.items():
+    for name, scores_R in report.table.components.items():
         metrics |= _moments(f"reward/{name}/", scores_R[~scores_R.isnan()])
         metrics |= _mean(f"reward/{name}/abstained_fraction", scores_R.isnan())
-        metrics[f"reward/{name}/failures"] = float(failures.get(name, 0))
+        metrics[f"reward/{name}/failures"] = float(report.reward_failures.get(name, 0))
+        metrics |= {f"reward/{name}/{key}": float(count) for key, count in report.reward_counts.get(name, {}).items()}
     return metrics
 
 

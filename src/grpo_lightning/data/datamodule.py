@@ -37,6 +37,8 @@ class _EvaluationLoader:
     def __init__(self, dataset: str, size: int, batch: int) -> None:
         own = world.block(size)
         self.batches = [EvaluationBatch(dataset, list(own)[i : i + batch]) for i in range(0, len(own), batch)]
+        # A rank without prompts must come to the reports too, and Lightning leaves a loop without batches out.
+        self.batches = self.batches or [EvaluationBatch(dataset, [])]
 
     def __len__(self) -> int:
         return len(self.batches)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,6 +13,19 @@ from grpo_lightning.component import Component
 from grpo_lightning.policies.base import Policy
 from grpo_lightning.samplers.base import Sampler
 from grpo_lightning.types import Ragged
+
+
+@dataclass(frozen=True)
+class RowEnd:
+    """A row that has ended while others are still written, as it will be in the :class:`Completions`."""
+
+    row: int
+    """Its index in the request."""
+    tokens: list[int]
+    log_probs: list[float]
+    """Rounded to float32, as completions hold them."""
+    finish: int
+    """:class:`~grpo_lightning.types.FinishReason`."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +51,9 @@ class GenerationRequest:
     version: int = 0
     """Updates that the current weights have seen. No draw depends on it; it tells recordings of one address apart, such
     as those of a validation set that is completed again and again."""
+    ended: Callable[[RowEnd], None] | None = None
+    """Called, in the thread of ``generate``, with a row as soon as it has ended. An engine need not do so; if it does, then
+    once a row, and no result depends on it. What it raises goes through ``generate``."""
 
     def key(self, row: int) -> tuple[int, ...]:
         """Address of a row, as plain numbers."""

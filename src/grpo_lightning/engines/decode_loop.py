@@ -68,6 +68,8 @@ class DecodeLoop(Engine):
                     going.append(index)
                 else:
                     writer.end(row, finish)
+                    if request.ended is not None:
+                        request.ended(writer.ended(row))
             alive = torch.tensor(going, dtype=torch.int64)
             rows, position = rows[alive], position + 1
             if rows.numel():

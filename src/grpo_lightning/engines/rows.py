@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from grpo_lightning.engines.base import Completions
+from grpo_lightning.engines.base import Completions, RowEnd
 from grpo_lightning.types import FinishReason, Ragged
 
 
@@ -33,6 +33,11 @@ class RowWriter:
     def end(self, row: int, finish: FinishReason) -> None:
         """``row`` has ended."""
         self._finish[row] = finish
+
+    def ended(self, row: int) -> RowEnd:
+        """A row that has ended, as it will be in the completions."""
+        log_probs = torch.tensor(self._log_probs[row], dtype=torch.float32).tolist()
+        return RowEnd(row, list(self.tokens[row]), log_probs, int(self._finish[row]))
 
     def finish(self) -> Completions:
         """All rows."""

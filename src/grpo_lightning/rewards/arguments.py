@@ -92,8 +92,28 @@ def check_columns(entries: Sequence[RewardEntry], columns: Sequence[str], settin
                 raise ConfigError(f"{where}.when", name, "is no column of the data", near_matches(name, available))
 
 
-def collect_arguments(entry: RewardEntry, episodes: Sequence[Episode], *, update: int, stage: str) -> dict[str, Any]:
+def asks_for_base(entry: RewardEntry) -> bool:
+    """Whether the reward asks by name for what the other entries gave."""
+    required, optional, _ = requested_arguments(entry.reward)
+    return "base_rewards" in {*required, *optional} - set(entry.reward.columns())
+
+
+def collect_arguments(
+    entry: RewardEntry,
+    episodes: Sequence[Episode],
+    *,
+    update: int,
+    stage: str,
+    base_rewards: Sequence[float | None] | None = None,
+) -> dict[str, Any]:
     """What the reward of ``entry`` asks for about ``episodes``.
+
+    Args:
+        entry: The entry.
+        episodes: The rows.
+        update: Optimizer steps taken so far.
+        stage: What the rows are for.
+        base_rewards: Composed reward of each row from the entries that do not ask for it.
 
     Raises:
         ConfigError: If a row lacks a column that it must have.
@@ -103,11 +123,15 @@ def collect_arguments(entry: RewardEntry, episodes: Sequence[Episode], *, update
     present = dict.fromkeys(name for episode in episodes for name in episode.prompt.columns)
     wanted = [*required, *(name for name in optional if name in RESERVED_ARGUMENTS or name in present)]
     if takes_all:
-        wanted += [name for name in (*RESERVED_ARGUMENTS, *present) if name not in wanted]
+        named_only = {"base_rewards", *wanted}
+        wanted += [name for name in (*RESERVED_ARGUMENTS, *present) if name not in named_only]
     arguments: dict[str, Any] = {}
     for name in wanted:
         if name in RESERVED_ARGUMENTS and name not in named:
-            arguments[name] = _reserved(name, episodes, update, stage)
+            if name == "base_rewards":
+                arguments[name] = [None] * len(episodes) if base_rewards is None else list(base_rewards)
+            else:
+                arguments[name] = _reserved(name, episodes, update, stage)
             continue
         lacking = [episode for episode in episodes if name not in episode.prompt.columns]
         if lacking and name in required:

@@ -21,6 +21,7 @@ RESERVED_ARGUMENTS: dict[str, str] = {
     "finish_reasons": "grpo_lightning.types.FinishReason of each row",
     "lengths": "steps that the policy wrote",
     "log_probs": "behaviour log-probabilities of those steps",
+    "base_rewards": "composed reward of each row, or None, from the entries that do not ask for this",
     "update": "optimizer steps taken so far (one number)",
     "stage": "'train', 'validation/NAME' or 'test/NAME' (one string)",
 }
@@ -32,10 +33,14 @@ class Reward(Component, ABC):
 
     :meth:`score` asks by argument name for what it needs: any of :data:`RESERVED_ARGUMENTS`, or columns of the data
     set. Each is a list with one entry a row (but ``update`` and ``stage``). An argument with a default is handed over
-    only if there is such a column; ``**`` gets everything there is. It may be a coroutine function.
+    only if there is such a column; ``**`` gets everything there is but ``base_rewards``. It may be a coroutine function.
     """
 
     kind = "reward"
+    deterministic: ClassVar[bool] = True
+    """Equal rows get equal scores. A judge that samples says ``False``: a resumed run is then not the same bit for bit."""
+    version: ClassVar[str] = ""
+    """Part of what scores are cached under: change it when scores change though neither this file nor its version does."""
     example_columns: ClassVar[Mapping[str, Sequence[Any]]] = {}
     """Values of the columns that it reads, which rows take in turn: what the conformance kit tries it with."""
 

@@ -63,6 +63,7 @@ def compose(entries: Sequence[RewardEntry], scores: Scores) -> Composed:
       those not left out). Magnitudes, so that a negative weight cannot turn the sign of the others.
     - A gate that abstains, or does not apply, passes (factor 1); with ``on_abstain: zero`` an abstaining one is 0.
     - A row abstains if all its weighted entries are left out or none applies to it.
+    - A row of a dropped group abstains.
     - Where the list has gates only, their product is the reward, and a row abstains if all its gates do.
 
     Args:
@@ -90,6 +91,8 @@ def compose(entries: Sequence[RewardEntry], scores: Scores) -> Composed:
         rewards_R = torch.where(present_R, sum_R * factor_R, torch.nan)
     else:
         rewards_R = torch.where(gated_R, factor_R, torch.nan)
+    if scores.dropped:
+        rewards_R[torch.tensor(scores.dropped)] = torch.nan
     if rewards_R.isinf().any():
         row = int(rewards_R.isinf().nonzero()[0])
         raise RewardError(f"the composed reward of row {row} is not finite: {_row(components, row)}")

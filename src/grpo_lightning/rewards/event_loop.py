@@ -1,64 +1,119 @@
-"""The event loop that rewards share."""
+"""Async calls, in an event loop of the entry's own."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Awaitable, Callable, Sequence
-from functools import cache
-from threading import Thread
+import concurrent.futures
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from grpo_lightning.errors import ConfigError
+from grpo_lightning.rewards import failures
+from grpo_lightning.rewards.calls import Call, scorer_of
+from grpo_lightning.rewards.scores import RowResult, read_rows
 
-def run_together(calls: Sequence[Callable[[], Awaitable[Any]]]) -> list[Any]:
-    """What each call returns or raises, all of them run at once.
+GRACE = 1.0
+"""Seconds that a call may take to end once it is cancelled, before its loop is left behind."""
 
-    They run in a thread with a loop of its own, so this also works where the calling thread's loop is running (in a
-    notebook). The loop lives as long as the process: a client that a reward keeps between rollouts stays usable.
 
-    Args:
-        calls: Functions that return an awaitable; called inside the loop.
+class LoopPlace:
+    """Runs calls in a loop, in a thread without gradient; one loop for all calls of an entry.
 
-    Returns:
-        One entry a call, in order: its result, or the exception that it raised.
+    The loop lives as long as the run, so that a client that a reward keeps between rollouts stays usable. A call that blocks
+    it, or does not let itself be cancelled, is left behind with it; the next call gets a new loop.
     """
 
-    async def everything() -> list[Any]:
-        return await asyncio.gather(*(_caught(call) for call in calls))
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._waiting: set[concurrent.futures.Future[Any]] = set()
 
-    if not calls:
-        return []
-    future = asyncio.run_coroutine_threadsafe(everything(), _loop(os.getpid()))
+    def run(self, call: Call) -> list[RowResult]:
+        """What the call gives each row.
+
+        Raises:
+            ConfigError: If the reward raises it.
+            RewardError: If too many threads were left behind.
+        """
+        timeout, turns = call.entry.timeout, call.turns
+        attempt = _attempt(scorer_of(call, call.arguments()), timeout, turns)
+        loop, thread = self._ready()
+        future = asyncio.run_coroutine_threadsafe(attempt, loop)
+        self._waiting.add(future)
+        try:
+            return future.result(None if timeout is None else timeout + GRACE)
+        except concurrent.futures.CancelledError:
+            return []  # interrupted
+        except TimeoutError:
+            if self._leave(loop):
+                call.abandoned.add(thread)
+            return failures.timed_out(timeout, len(turns))
+        finally:
+            self._waiting.discard(future)
+
+    def _ready(self) -> tuple[asyncio.AbstractEventLoop, threading.Thread]:
+        with self._lock:
+            if self._loop is None or self._thread is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=_serve, args=(self._loop,), name="async reward", daemon=True)
+                self._thread.start()
+            return self._loop, self._thread
+
+    def _leave(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Use another loop from now on; false where another call has seen to it already."""
+        with self._lock:
+            if loop is not self._loop:
+                return False
+            self._loop = self._thread = None
+        loop.call_soon_threadsafe(_stop_when_idle, loop)  # should it ever come to itself
+        return True
+
+    def interrupt(self) -> None:
+        """Let :meth:`run` return now."""
+        for future in list(self._waiting):
+            future.cancel()
+
+    def close(self) -> None:
+        """Cancel what runs, and end the thread."""
+        self.interrupt()
+        with self._lock:
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(_stop_when_idle, self._loop)
+            self._loop = self._thread = None
+
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    torch.set_grad_enabled(False)  # grad mode belongs to a thread
+    asyncio.set_event_loop(loop)
+    loop.run_forever()
+    loop.close()
+
+
+def _stop_when_idle(loop: asyncio.AbstractEventLoop) -> None:
+    if asyncio.all_tasks(loop):
+        loop.call_later(0.2, _stop_when_idle, loop)
+    else:
+        loop.stop()
+
+
+async def _attempt(score: Callable[[], Any], timeout: float | None, turns: list[int]) -> list[RowResult]:
+    limit = asyncio.timeout(timeout)
     try:
-        return future.result()
-    except BaseException:  # Ctrl-C in the calling thread must not leave requests behind
-        future.cancel()
+        async with limit:
+            returned = await score()
+        return read_rows(returned, turns)
+    except ConfigError:
         raise
-
-
-async def _caught(call: Callable[[], Awaitable[Any]]) -> Any:
-    try:
-        return await call()
+    except TimeoutError as error:
+        return failures.timed_out(timeout, len(turns)) if limit.expired() else failures.raised(error, len(turns))
     except asyncio.CancelledError:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise
-        return RuntimeError("it was cancelled from inside")
-    except Exception as error:
-        return error
-
-
-@cache
-def _loop(process: int) -> asyncio.AbstractEventLoop:
-    # By process, for a forked one has the loop but not its thread.
-    loop = asyncio.new_event_loop()
-
-    def run() -> None:
-        torch.set_grad_enabled(False)  # grad mode belongs to a thread
-        asyncio.set_event_loop(loop)
-        loop.run_forever()
-
-    Thread(target=run, name="grpo_lightning rewards", daemon=True).start()
-    return loop
+        return failures.raised(RuntimeError("it was cancelled from inside"), len(turns))
+    except BaseException as error:  # SystemExit too: it would end the loop, and nobody would hear of it
+        return failures.raised(error, len(turns))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 from typing_extensions import override
 
@@ -31,6 +31,7 @@ class ExactMatch(Reward):
     """
 
     name = "exact_match"
+    example_columns: ClassVar[Mapping[str, Sequence[Any]]] = {"answer": ["7", 12, ["no", "a b a"], None]}
 
     def __init__(
         self, *, column: str = "answer", ignore_case: bool = False, strip: bool = True, pattern: str | None = None

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from inspect import isclass
-from typing import Any
+from typing import Any, ClassVar
 
 from typing_extensions import override
 
@@ -29,6 +29,7 @@ class FunctionReward(Reward):
     """
 
     name = "function"
+    example: ClassVar[Mapping[str, Any]] = {"function": "grpo_lightning.testing.examples.brief"}
 
     def __init__(self, *, function: Callable[..., Any] | str) -> None:
         found: Any = _import(function) if isinstance(function, str) else function

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal
 
 from typing_extensions import override
 
@@ -31,6 +31,7 @@ class Length(Reward):
     """
 
     name = "length"
+    example: ClassVar[Mapping[str, Any]] = {"maximum": 10, "buffer": 4}
 
     def __init__(
         self, *, maximum: int, buffer: int = 0, unit: Literal["steps", "words", "characters"] = "steps"

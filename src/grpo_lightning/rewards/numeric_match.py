@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 from typing_extensions import override
 
@@ -58,6 +58,7 @@ class NumericMatch(Reward):
     """
 
     name = "numeric_match"
+    example_columns: ClassVar[Mapping[str, Sequence[Any]]] = {"answer": ["7", 12, None]}
 
     def __init__(self, *, column: str = "answer", tolerance: float = 0.0, pattern: str | None = None) -> None:
         require_range("tolerance", tolerance, low=0, high_open=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 from typing_extensions import override
 
@@ -23,6 +24,7 @@ class Regex(Reward):
     """
 
     name = "regex"
+    example: ClassVar[Mapping[str, Any]] = {"pattern": "<answer>.*</answer>"}
 
     def __init__(self, *, pattern: str, full: bool = False) -> None:
         self.pattern, self.full = compile_pattern(pattern), full

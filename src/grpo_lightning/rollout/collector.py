@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from grpo_lightning.rewards.counts import RewardCounts
 from grpo_lightning.rollout import world
 from grpo_lightning.rollout.credit import Credit, rollout_steps
 from grpo_lightning.rollout.judging import Judging
@@ -41,7 +43,8 @@ class Collected:
     redrawn: int
     sampled_steps: int
     """Steps written by the policy on this rank, in all rounds."""
-    failures: Counter[str]
+    reward_counts: RewardCounts
+    """What the rewards' calls on this rank came to, in all rounds."""
     seconds: dict[str, float] = field(default_factory=dict)
     kl_R: Tensor | None = None
     """[R] float64 over this rank's rows: KL that each row paid from its reward, before the coefficient."""
@@ -96,10 +99,10 @@ class Collector:
     ) -> Collected:
         mine = list(world.block(self.groups))
         parts: dict[int, _Part] = {}
-        failures: Counter[str] = Counter()
+        counts: RewardCounts = {}
         todo, attempt, redrawn, sampled = mine, 0, 0, 0
         while True:
-            drawn = self._draw_groups(rollout, attempt, version, todo, prompts, seconds, failures)
+            drawn = self._draw_groups(rollout, attempt, version, todo, prompts, seconds, counts)
             parts.update(drawn)
             sampled += sum(int(part.rollouts.lengths_R.sum()) for part in drawn.values())
             collected = self._judge([parts[ordinal] for ordinal in mine])
@@ -122,7 +125,7 @@ class Collector:
             prompts=prompts,
             redrawn=redrawn,
             sampled_steps=sampled,
-            failures=failures,
+            reward_counts=counts,
         )
 
     def _draw_groups(
@@ -133,35 +136,43 @@ class Collector:
         ordinals: Sequence[int],
         prompts: Sequence[tuple[str, int]],
         seconds: dict[str, float],
-        failures: Counter[str],
+        counts: RewardCounts,
     ) -> dict[int, _Part]:
         """Sample and score some groups of this rank."""
         error: Exception | None = None
         parts: dict[int, _Part] = {}
         if ordinals:
             groups = [self._group(ordinal, prompts[ordinal]) for ordinal in ordinals]
-            address = {"rollout": rollout, "attempt": attempt, "version": version}
+            address: dict[str, Any] = {"rollout": rollout, "attempt": attempt, "version": version}
             try:
                 with _timed(seconds, "generate"):
-                    rollouts, episodes = play(self.settings, groups, **address)
+                    rollouts, episodes = play(self.settings, groups, **address, finished=self._finished(version))
                     greedy = None if self.greedy is None else play(self.greedy, groups, **address)
                 with _timed(seconds, "reward"):
                     stage = self.settings.stream
-                    table, earned = self.judging.table(rollouts, episodes, version, stage, failures)
+                    table, earned = self.judging.table(rollouts, episodes, version, stage, counts)
                     if greedy is not None:
-                        greedy_G = self.judging.table(*greedy, version, stage, failures)[0].rewards_R
+                        greedy_G = self.judging.table(*greedy, version, stage, counts)[0].rewards_R
                         table = replace(
                             table, greedy_rewards_R=greedy_G.repeat_interleave(self.settings.members, dim=0)
                         )
                 with _timed(seconds, "score"):
                     table, credit, kl_R = self.judging.account(self.settings.policy, rollouts, table, earned)
             except Exception as raised:
+                self.judging.firewall.close()  # what was submitted of this rollout has nobody to wait for it
                 error = raised
             else:
                 whole = _Part(rollouts, episodes, table, credit, kl_R)
                 parts = _split(whole, self.settings.members, ordinals)
         world.raise_together(error)
         return parts
+
+    def _finished(self, version: int) -> Callable[[Sequence[Episode]], None] | None:
+        """Who hears of groups that are over; nobody, where no reward can begin before all are."""
+        firewall = self.judging.firewall
+        if not firewall.overlaps:
+            return None
+        return partial(firewall.submit, update=version, stage=self.settings.stream)
 
     def _judge(self, parts: Sequence[_Part]) -> Collected:
         """Advantages of the rollout as it stands, equal on all ranks."""
@@ -199,7 +210,7 @@ class Collector:
             prompts=[],
             redrawn=0,
             sampled_steps=0,
-            failures=Counter(),
+            reward_counts={},
             kl_R=torch.cat([part.kl_R for part in parts if part.kl_R is not None]) if self.judging.penalises else None,
         )
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from grpo_lightning.rewards.composer import compose, entry_name
-from grpo_lightning.rewards.entry import RewardEntry
-from grpo_lightning.rewards.runner import score_entries
+from grpo_lightning.rewards.firewall import Firewall
 from grpo_lightning.rollout.play import Group, PlaySettings, play
 from grpo_lightning.types import Episode, FinishReason
 
@@ -63,7 +63,7 @@ class EvaluatedRow:
 
 def evaluate(
     settings: PlaySettings,
-    entries: Sequence[RewardEntry],
+    firewall: Firewall,
     groups: Sequence[Group],
     indices: Sequence[int],
     *,
@@ -74,17 +74,19 @@ def evaluate(
 
     Args:
         settings: Who plays, with the set's sampler and number of samples.
-        entries: The rewards.
+        firewall: The rewards.
         groups: The prompts; ordinals are their addresses.
         indices: Index of each group's prompt in its set.
         version: Optimizer steps that the weights have seen.
         threshold: Raw score of the first reward from which on a completion is correct.
     """
-    _, episodes = play(settings, groups, rollout=0, attempt=0, version=version)
-    scores = score_entries(entries, episodes, update=version, stage=settings.stream)
-    rewards_R = compose(entries, scores).rewards_R.tolist()
+    asked: dict[str, Any] = {"update": version, "stage": settings.stream}
+    finished = partial(firewall.submit, **asked) if firewall.overlaps else None
+    _, episodes = play(settings, groups, rollout=0, attempt=0, version=version, finished=finished)
+    scores = firewall.scores(episodes, **asked)
+    rewards_R = compose(firewall.entries, scores).rewards_R.tolist()
     index = {group.ordinal: position for group, position in zip(groups, indices, strict=True)}
-    first = entries[0]
+    first = firewall.entries[0]
     rows = []
     for row, episode in enumerate(episodes):
         score = scores.raw[entry_name(first)][row]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -13,8 +12,8 @@ from grpo_lightning.advantages.base import Advantage
 from grpo_lightning.kl.base import KLInputs, KLTerm
 from grpo_lightning.policies.base import Policy
 from grpo_lightning.rewards.composer import compose, turn_rewards
-from grpo_lightning.rewards.entry import RewardEntry
-from grpo_lightning.rewards.runner import score_entries
+from grpo_lightning.rewards.counts import RewardCounts, add_counts
+from grpo_lightning.rewards.firewall import Firewall
 from grpo_lightning.rollout.credit import Credit, step_rewards
 from grpo_lightning.rollout.scoring import functionals_of_parts, packed, score_parts
 from grpo_lightning.rollout.table import local_table
@@ -27,7 +26,8 @@ from grpo_lightning.types import Episode, Rollouts, RolloutTable
 class Judging:
     """Who scores, and what a score means."""
 
-    entries: Sequence[RewardEntry]
+    firewall: Firewall
+    """The rewards."""
     advantage: Advantage
     transforms: Sequence[Transform]
     selector: Selector
@@ -43,12 +43,12 @@ class Judging:
         return self.kl is not None and self.kl.in_reward
 
     def table(
-        self, rollouts: Rollouts, episodes: list[Episode], version: int, stage: str, failures: Counter[str]
+        self, rollouts: Rollouts, episodes: list[Episode], version: int, stage: str, counts: RewardCounts
     ) -> tuple[RolloutTable, list[list[float]]]:
-        """Scalars of some rows, and what each of their turns earned."""
-        scores = score_entries(self.entries, episodes, update=version, stage=stage)
-        failures.update(scores.failures)
-        composed = compose(self.entries, scores)
+        """Scalars of some rows, and what each of their turns earned; what the rewards' calls came to is added to ``counts``."""
+        scores = self.firewall.scores(episodes, update=version, stage=stage)
+        add_counts(counts, scores.counts)
+        composed = compose(self.firewall.entries, scores)
         columns = self.advantage.columns
         table = local_table(
             rollouts,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from grpo_lightning.engines.base import Completions, Engine, GenerationRequest
+from grpo_lightning.engines.base import Completions, Engine, GenerationRequest, RowEnd
 from grpo_lightning.environments.base import Environment
 from grpo_lightning.errors import require
 from grpo_lightning.policies.base import Policy
@@ -16,6 +16,8 @@ from grpo_lightning.samplers.base import Sampler
 from grpo_lightning.types import Episode, FinishReason, Prompt, Ragged, Rollouts, Turn
 
 Recorder = Callable[[GenerationRequest, Completions], object]
+Finished = Callable[[Sequence[Episode]], object]
+"""Hears of the rows of a group that is over, while others may still be written."""
 
 
 @dataclass(frozen=True)
@@ -61,11 +63,19 @@ class _Row:
     version: int = 0
     state: str | None = None
     """Key of the state in which the next turn begins."""
+    over: bool = False
+    """The environment has had its last word."""
 
 
 @torch.no_grad()
 def play(
-    settings: PlaySettings, groups: Sequence[Group], *, rollout: int, attempt: int, version: int
+    settings: PlaySettings,
+    groups: Sequence[Group],
+    *,
+    rollout: int,
+    attempt: int,
+    version: int,
+    finished: Finished | None = None,
 ) -> tuple[Rollouts, list[Episode]]:
     """Sample every member of ``groups``, turn by turn.
 
@@ -75,6 +85,8 @@ def play(
         rollout: Index of the rollout.
         attempt: How often the groups were drawn before in this rollout.
         version: Optimizer steps that the current weights have seen.
+        finished: Hears of each group that is over: after the turn that was its last or, where episodes have one turn and the
+            engine tells of rows that have ended, while others are still generated. No result depends on it.
 
     Returns:
         The rows, groups in the given order and members in theirs, and their episodes.
@@ -88,17 +100,53 @@ def play(
     states = environment.start([row.episode for row in rows])
     for row, state in zip(rows, states or [None] * len(rows), strict=True):
         row.state = state
+    watch = None if finished is None else _Watch(settings, rows, finished)
     live = rows
     for turn in range(environment.max_turns):
         if not live:
             break
-        _write_turn(settings, groups, live, turn, version)
-        live = _answer(settings, live, turn)
+        _write_turn(
+            settings, groups, live, turn, version, watch.ended if watch and environment.max_turns == 1 else None
+        )
+        live = _answer(settings, [row for row in live if not row.over], turn)
+        if watch is not None:
+            watch.tell()
     rollouts = _rollouts(settings, groups, rows, attempt)
     return rollouts, [row.episode for row in rows]
 
 
-def _write_turn(settings: PlaySettings, groups: Sequence[Group], live: Sequence[_Row], turn: int, version: int) -> None:
+class _Watch:
+    """Tells of groups as soon as they are over."""
+
+    def __init__(self, settings: PlaySettings, rows: Sequence[_Row], finished: Finished) -> None:
+        self._settings, self._rows, self._finished = settings, rows, finished
+        self._groups: dict[int, list[_Row]] = {}
+        for row in rows:
+            self._groups.setdefault(row.group.ordinal, []).append(row)
+
+    def ended(self, end: RowEnd) -> None:
+        """A row of episodes of one turn has been written; the last one of a group lets the environment answer them all."""
+        row = self._rows[end.row]
+        _write(self._settings.policy, row, end.tokens, end.log_probs, end.finish)
+        group = self._groups[row.group.ordinal]
+        if all(each.episode.turns for each in group):
+            _answer(self._settings, group, 0)
+            self.tell()
+
+    def tell(self) -> None:
+        """Tell of the groups that are over and have not been told of."""
+        for ordinal in [ordinal for ordinal, rows in self._groups.items() if all(row.over for row in rows)]:
+            self._finished([row.episode for row in self._groups.pop(ordinal)])
+
+
+def _write_turn(
+    settings: PlaySettings,
+    groups: Sequence[Group],
+    live: Sequence[_Row],
+    turn: int,
+    version: int,
+    ended: Callable[[RowEnd], None] | None,
+) -> None:
     policy = settings.policy
     if turn == 0:
         contexts = [group.tokens for group in groups]
@@ -119,6 +167,7 @@ def _write_turn(settings: PlaySettings, groups: Sequence[Group], live: Sequence[
         stop_ids=policy.stop_ids | policy.stop_ids_of(settings.stop),
         stop_strings=settings.stop,
         version=version,
+        ended=ended,
     )
     completions = settings.engine.generate(policy, request)
     if settings.recorder is not None:
@@ -140,11 +189,16 @@ def _append(policy: Policy, live: Sequence[_Row], completions: Completions, turn
         row.turns += [turn] * count
         row.log_probs += log_probs[index]
         row.supports += supports[offsets[index] : offsets[index] + count]
-        row.finish = FinishReason(finish[index])
         row.version = version if completions.version is None else completions.version
-        turn_written = Turn(tokens[index], policy.decode(tokens[index]), row.finish, state=row.state)
-        row.episode.turns.append(turn_written)
-        row.episode.log_probs += log_probs[index]
+        if len(row.episode.turns) <= turn:
+            _write(policy, row, tokens[index], log_probs[index], finish[index])
+
+
+def _write(policy: Policy, row: _Row, tokens: list[int], log_probs: list[float], finish: int) -> None:
+    """The episode's part of a turn."""
+    row.finish = FinishReason(finish)
+    row.episode.turns.append(Turn(tokens, policy.decode(tokens), row.finish, state=row.state))
+    row.episode.log_probs += log_probs
 
 
 def _supports(completions: Completions) -> list[Tensor]:
@@ -156,7 +210,11 @@ def _supports(completions: Completions) -> list[Tensor]:
 def _answer(settings: PlaySettings, live: Sequence[_Row], turn: int) -> list[_Row]:
     """Let the environment answer, and return the rows that go on."""
     policy, environment = settings.policy, settings.environment
-    going = []
+    going: list[_Row] = []
+    if not live:
+        return going
+    for row in live:
+        row.over = True
     for row, observation in zip(live, environment.step([row.episode for row in live]), strict=True):
         written = row.episode.turns[-1]
         written.reward, row.state = observation.reward, observation.state
@@ -175,6 +233,7 @@ def _answer(settings: PlaySettings, live: Sequence[_Row], turn: int) -> list[_Ro
         row.turns += [turn] * count
         row.log_probs += [0.0] * count
         row.supports += [torch.zeros(0, dtype=torch.int32)] * count
+        row.over = False
         going.append(row)
     return going
 

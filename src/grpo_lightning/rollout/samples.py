@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from grpo_lightning.reports import RolloutReport, Sample
+from grpo_lightning.rewards.counts import counts_of_ranks
 from grpo_lightning.rollout import world
 from grpo_lightning.rollout.collector import Collected
 from grpo_lightning.rollout.evaluate import EvaluatedRow
@@ -67,11 +68,8 @@ def rollout_report(
 ) -> RolloutReport:
     """The report of a rollout, the same on all ranks but for its samples."""
     table, own = collected.gathered.table, collected.gathered.own
-    gathered = world.gather((run_local_R, collected.sampled_steps, dict(collected.failures), collected.kl_R))
-    failures: dict[str, int] = {}
-    for _, _, counts, _ in gathered:
-        for name, count in counts.items():
-            failures[name] = failures.get(name, 0) + count
+    gathered = world.gather((run_local_R, collected.sampled_steps, collected.reward_counts, collected.kl_R))
+    counts = counts_of_ranks([each for _, _, each, _ in gathered])
     groups = _shown_groups(collected)
     shown = [i for i, episode in enumerate(collected.episodes) if episode.group in groups]
     samples = [
@@ -96,10 +94,11 @@ def rollout_report(
         groups_redrawn=collected.redrawn,
         prompt_steps=sum(world.gather(prompt_steps)),
         sampled_steps=sum(steps for _, steps, *_ in gathered),
-        reward_failures=failures,
+        reward_failures={name: int(each.get("failures", 0)) for name, each in counts.items()},
         seconds=dict(collected.seconds),
         samples=samples,
         kl_R=torch.cat(paid) if paid else None,
+        reward_counts=counts,
     )
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from torch import distributed as dist
 
-from grpo_lightning.errors import GRPOError
+from grpo_lightning.errors import ConfigError, DataError, GRPOError, NonFiniteError, PluginError, RewardError
 
 
 def active() -> bool:
@@ -39,16 +40,48 @@ def gather(value: Any) -> list[Any]:
     return values
 
 
+_OURS: dict[str, type[GRPOError]] = {
+    each.__name__: each for each in (GRPOError, ConfigError, DataError, NonFiniteError, PluginError, RewardError)
+}
+
+
 def raise_together(error: Exception | None) -> None:
-    """Raise on every rank if any rank has an error, so that no rank waits for one that is gone.
+    """Raise the same on every rank if any rank has an error, so that no rank waits for one that is gone.
 
     Raises:
-        Exception: This rank's own error.
-        GRPOError: On a rank without one, with the text of the first.
+        Exception: The error of the first rank that has one: there itself, elsewhere one of its class and text if it is an
+            error of this package, else a :class:`GRPOError` with its class and text.
     """
-    errors = gather(None if error is None else f"{type(error).__name__}: {error}")
-    if error is not None:
+    errors = gather(None if error is None else _described(error))
+    first = next((index for index, each in enumerate(errors) if each is not None), None)
+    if first is None:
+        return
+    if error is not None and first == rank():
         raise error
-    first = next((text for text in errors if text is not None), None)
-    if first is not None:
-        raise GRPOError(f"another rank stopped: {first}")
+    name, arguments = errors[first]
+    raise _OURS[name](*arguments) from error
+
+
+def together(function: Callable[[], object]) -> None:
+    """Call something on every rank, and raise on all what it raises on one.
+
+    Raises:
+        Exception: See :func:`raise_together`.
+    """
+    error: Exception | None = None
+    try:
+        function()
+    except Exception as raised:
+        error = raised
+    raise_together(error)
+
+
+def _described(error: Exception) -> tuple[str, tuple[Any, ...]]:
+    """Class and arguments, for an exception may be of a class that another process cannot make."""
+    name = type(error).__name__
+    if isinstance(error, ConfigError):
+        value = error.value if isinstance(error.value, str | int | float | None) else repr(error.value)
+        return name if name in _OURS else "ConfigError", (error.setting, value, error.reason, error.fix)
+    if isinstance(error, GRPOError):
+        return name if name in _OURS else "GRPOError", (str(error),)
+    return "GRPOError", (f"{name}: {error}",)

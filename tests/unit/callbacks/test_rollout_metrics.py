@@ -24,9 +24,13 @@ EXPECTED = {
     "reward/exact/std": (6 * 0.25 / 5) ** 0.5,
     "reward/exact/abstained_fraction": 4 / 10,
     "reward/exact/failures": 2.0,
+    "reward/exact/failures/timeout": 2.0,
+    "reward/exact/retries": 1.0,
+    "reward/exact/seconds": 0.25,
     "reward/style/mean": 0.5,
     "reward/style/abstained_fraction": 9 / 10,
     "reward/style/failures": 0.0,
+    "reward/style/seconds": 0.0,
     # Group means 0.3, 0.5, 2: the percentiles lie at 0.2, 1 and 1.8 of their ranks 0, 1, 2.
     "group/reward_mean_p10": 0.3 + 0.2 * 0.2,
     "group/reward_mean_p50": 0.5,

@@ -104,7 +104,7 @@ def test_epsilon_is_the_coarsest_of_the_types_that_count(episodes) -> None:
     assert run([double, logged], rows).epsilon == EPSILON
 
 
-def test_sync_rewards_run_in_the_calling_thread_without_gradient(episodes) -> None:
+def test_sync_rewards_run_without_gradient(episodes) -> None:
     def judge(completions: list[str]) -> list[Any]:
         weight = torch.ones(len(completions), requires_grad=True)
         return list(weight * 2)
@@ -169,7 +169,7 @@ FAILURES = [
 def test_a_failure_follows_the_declared_policy(function: Any, cause: str, rows: int, episodes, caplog) -> None:
     batch = episodes(["a", "b"])
     kept = [1.0] * (2 - rows)
-    for policy, replaced in (("abstain", None), ("zero", 0.0)):
+    for policy, replaced in (("abstain", None), (0, 0.0), (-1.5, -1.5)):
         caplog.clear()
         scores = run([entry(function, on_failure=policy)], batch)
         assert scores.raw["x"] == [*kept, *[replaced] * rows]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from grpo_lightning.rewards.scores import InvalidScore, parse_row, split_rows
+from grpo_lightning.rewards.scores import InvalidScore, RowScore, parse_row, read_rows, split_rows, within
 
 EPSILON = 2.0**-52
 
@@ -91,3 +91,44 @@ def test_sequences_of_all_kinds(returned: Any) -> None:
 def test_what_is_no_list_of_scores_is_refused(returned: Any, cause: str) -> None:
     with pytest.raises(InvalidScore, match=cause):
         split_rows(returned, 2)
+
+
+@pytest.mark.parametrize(
+    ("returned", "kinds"),
+    [
+        ([1.0], ["wrong_length"] * 2),
+        (None, ["wrong_length"] * 2),
+        ([1.0, [1.0, 2.0]], [None, "wrong_length"]),
+        ([1.0, "good"], [None, "no_number"]),
+        ([float("nan"), float("inf")], ["not_finite"] * 2),
+        ([10**400, 1.0], ["not_finite", None]),
+        (torch.ones(2, requires_grad=True), ["gradient"] * 2),
+        ([1.0, torch.ones((), requires_grad=True)], [None, "gradient"]),
+    ],
+)
+def test_kinds_of_failures_by_row(returned: Any, kinds: list[str | None]) -> None:
+    rows = read_rows(returned, [1, 1])
+    assert [row.kind if isinstance(row, InvalidScore) else None for row in rows] == kinds
+
+
+@pytest.mark.parametrize(
+    ("total", "allowed", "inside"),
+    [
+        (0.0, [0.0, 1.0], True),
+        (1.0, [0.0, 1.0], True),
+        (1.5, [0.0, 1.0], False),
+        (-0.1, [0.0, None], False),
+        (99.0, [0.0, None], True),
+        (-99.0, [None, 1.0], True),
+        (None, [0.0, 1.0], True),
+        (5.0, None, True),
+    ],
+)
+def test_ranges(total: float | None, allowed: Any, inside: bool) -> None:
+    found = within(RowScore(total), allowed)
+    assert isinstance(found, RowScore) is inside
+    if not inside:
+        assert isinstance(found, InvalidScore)
+        assert found.kind == "out_of_range"
+    failure = InvalidScore("x", "raised")
+    assert within(failure, allowed) is failure

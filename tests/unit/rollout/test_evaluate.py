@@ -10,6 +10,7 @@ from grpo_lightning.engines.decode_loop import DecodeLoop
 from grpo_lightning.environments.single_turn import SingleTurn
 from grpo_lightning.policies.causal_lm import CausalLM
 from grpo_lightning.rewards.entry import RewardEntry
+from grpo_lightning.rewards.firewall import Firewall
 from grpo_lightning.rewards.function import FunctionReward
 from grpo_lightning.rollout.evaluate import EvaluatedRow, evaluate
 from grpo_lightning.rollout.play import Group, PlaySettings
@@ -40,7 +41,8 @@ def run(policy: CausalLM, **changed: Any) -> list[EvaluatedRow]:
         RewardEntry(reward=FunctionReward(function=share)),
         RewardEntry(reward=FunctionReward(function=length), weight=0.5),
     ]
-    return evaluate(settings, entries, groups, [0, 4, 5], **{"version": 17, "threshold": 0.25} | changed)
+    with Firewall(entries) as firewall:
+        return evaluate(settings, firewall, groups, [0, 4, 5], **{"version": 17, "threshold": 0.25} | changed)
 
 
 def test_rows(policy: CausalLM) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 
 import torch
@@ -33,7 +32,8 @@ def collected() -> Collected:
         components={"exact": torch.tensor([1.0, NAN, 0.0, 0.0, 2.0, 2.0], dtype=torch.float64)},
     )
     made.gathered = replace(made.gathered, table=table)
-    made.redrawn, made.sampled_steps, made.failures, made.seconds = 3, 12, Counter({"exact": 2}), {"generate": 0.5}
+    made.redrawn, made.sampled_steps, made.seconds = 3, 12, {"generate": 0.5}
+    made.reward_counts = {"exact": {"failures": 2.0, "seconds": 0.5}}
     return made
 
 
@@ -44,6 +44,7 @@ def test_report() -> None:
     assert (report.groups_redrawn, report.sampled_steps, report.prompt_steps) == (3, 12, 1 + 2 + 3)
     assert torch.equal(report.run_R, run_R)
     assert report.reward_failures == {"exact": 2}
+    assert report.reward_counts == {"exact": {"failures": 2.0, "seconds": 0.5}}
     assert report.seconds == {"generate": 0.5}
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
-from grpo_lightning.errors import GRPOError
+from grpo_lightning.errors import ConfigError, DataError, GRPOError, RewardError
 from grpo_lightning.rollout import world
 
 
@@ -30,8 +32,55 @@ def test_raise_together(monkeypatch: pytest.MonkeyPatch) -> None:
     own = ValueError("mine")
     with pytest.raises(ValueError, match="mine"):
         world.raise_together(own)
-    monkeypatch.setattr(world, "gather", lambda value: [value, "RewardError: theirs", "ValueError: a third"])
-    with pytest.raises(GRPOError, match="another rank stopped: RewardError: theirs"):
-        world.raise_together(None)
-    with pytest.raises(ValueError, match="mine"):
-        world.raise_together(own)
+
+
+def ranks(monkeypatch: pytest.MonkeyPatch, errors: list[Exception | None]) -> list[Exception | None]:
+    """What each of two ranks raises that come with these errors."""
+    found: list[Exception | None] = []
+    described: list[object] = []
+    monkeypatch.setattr(world, "gather", lambda value: described.append(value) or [value])
+    for error in errors:
+        with contextlib.suppress(Exception):
+            world.raise_together(error)
+    for rank, error in enumerate(errors):
+        monkeypatch.setattr(world, "gather", lambda value: described)
+        monkeypatch.setattr(world, "rank", lambda rank=rank: rank)
+        try:
+            world.raise_together(error)
+            found.append(None)
+        except Exception as raised:
+            found.append(raised)
+    return found
+
+
+def test_together() -> None:
+    done: list[int] = []
+    world.together(lambda: done.append(1))
+    assert done == [1]
+    with pytest.raises(ZeroDivisionError):
+        world.together(lambda: 1 / 0)
+
+
+class PluginOwnError(GRPOError):
+    """An error that another process may not know."""
+
+
+@pytest.mark.parametrize(
+    ("error", "elsewhere", "text"),
+    [
+        (RewardError("reward 'x' hangs"), RewardError, "reward 'x' hangs"),
+        (ConfigError("a", object, "is wrong", "mend it"), ConfigError, "a: \"<class 'object'>\" is wrong; mend it"),
+        (DataError("a", 1, "is wrong", "mend it"), DataError, "a: 1 is wrong; mend it"),
+        (PluginOwnError("x"), GRPOError, "x"),
+        (ZeroDivisionError("by nothing"), GRPOError, "ZeroDivisionError: by nothing"),
+    ],
+)
+def test_every_rank_raises_the_error_of_the_first(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, elsewhere: type, text: str
+) -> None:
+    for errors, own in (([error, None], 0), ([None, error], 1), ([error, ValueError("a second")], 0)):
+        found = ranks(monkeypatch, errors)
+        assert found[own] is error
+        assert type(found[1 - own]) is elsewhere
+        assert str(found[1 - own]) == text
+    assert ranks(monkeypatch, [None, None]) == [None, None]

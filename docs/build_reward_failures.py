@@ -139,7 +139,7 @@ def block(lines: Sequence[str]) -> str:
 
 def section(folder: Path) -> str:
     """The section of the page."""
-    parts = ["`on_failure: stop`: exit code 1, and one line, from whichever process it comes:\n"]
+    parts = ["`on_failure: stop`: exit code 1, and an error line, the same from whichever process it comes:\n"]
     parts.append(block([line for reward, fields in KINDS.values() for line in both(folder, reward, fields, 1)[0]]))
     parts.append("`on_failure: abstain`: the run goes on, prints a line a rollout for each reward, and logs:\n")
     rows = ["| the reward | printed | metrics |", "|---|---|---|"]

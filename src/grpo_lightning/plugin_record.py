@@ -49,9 +49,13 @@ def check_ranks(found: list[tuple[str, dict[str, str]]]) -> None:
     digest, versions = found[0]
     for rank, (other, theirs) in enumerate(found):
         if other != digest:
-            lines = differences(versions, theirs) or ["other components of the same versions"]
-            reason = f"of rank {rank} are not those of rank 0, which has {'; '.join(lines)}"
-            raise ConfigError("plugins", theirs, reason, "install the same distributions on every machine")
+            names = [name for name in {**versions, **theirs} if versions.get(name) != theirs.get(name)]
+            lines = [
+                f"{name} is {versions.get(name, 'not loaded')} there and {theirs.get(name, 'not loaded')} here"
+                for name in names
+            ]
+            reason = f"loaded other plugins than rank 0: {'; '.join(lines) or 'other components of the same versions'}"
+            raise ConfigError("plugins", f"rank {rank}", reason, "install the same distributions on every machine")
 
 
 def differences(made_with: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

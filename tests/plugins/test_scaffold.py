@@ -92,7 +92,7 @@ def test_every_other_kind_passes_its_checks_and_its_tests(fresh: tuple[Path, Pat
     assert "warning" not in said
     succeed([python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *packages], folder)
     listed = json.loads(succeed([python, "-m", "grpo_lightning", "plugins", "list", "--json"], folder))
-    assert listed["failures"] == []
+    assert not [each for each in listed["failures"] if each["distribution"].startswith("grpo-lightning-my-")]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -103,7 +103,7 @@ def test_configuration_trains(fresh: tuple[Path, Path], kind: str) -> None:
     if not package.exists():
         pytest.skip("the tests that make and install the package did not run")
     command = [python, "-m", "grpo_lightning", "fit", "--config", f"configs/my_{kind}.yaml"]
-    done = run([*command, "--trainer.max_steps", "23"], package)
+    done = run([*command, "--trainer.max_steps", "23", "--model.warmup.updates", "20"], package)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     (saved,) = (package / "runs").rglob("config.yaml")
     assert f"grpo_lightning_my_{kind}.my_{kind}." in saved.read_text()

@@ -21,8 +21,9 @@ def test_equal_ranks_pass() -> None:
 @pytest.mark.parametrize(
     ("theirs", "said"),
     [
-        ({"a": "2"}, "of rank 1 are not those of rank 0, which has a 1, and here it is 2"),
-        ({"a": "1"}, "which has other components of the same versions"),
+        ({"a": "2"}, "'rank 1' loaded other plugins than rank 0: a is 1 there and 2 here"),
+        ({"a": "1", "b": "3"}, "b is not loaded there and 3 here"),
+        ({"a": "1"}, "other components of the same versions"),
     ],
 )
 def test_a_rank_with_other_plugins_stops_all(theirs: dict[str, str], said: str) -> None:

@@ -106,13 +106,14 @@ def test_a_setup_that_fails_ends_the_run_at_its_start(broken: str, error: type[E
 
 
 def test_a_hang_is_killed_with_all_that_it_started(tmp_path: Path, episodes: Any) -> None:
+    before = set(descendants(os.getpid()))  # what other tests of this process keep
     with Firewall([working(folder=str(tmp_path), timeout=3.0, per_call="row", on_failure="abstain")]) as firewall:
         scores = firewall.scores(episodes(["family", "setups"]), update=0, stage="train")
         assert scores.raw["x"] == [None, 1.0]
         assert scores.counts["x"]["failures/timeout"] == 1.0
         assert not any(map(alive, sleepers(tmp_path)))
-        assert len(descendants(os.getpid())) == 2  # the worker that took its place, and its keeper
-    assert descendants(os.getpid()) == []
+        assert len(set(descendants(os.getpid())) - before) == 2  # the worker that took its place, and its keeper
+    assert set(descendants(os.getpid())) <= before
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])

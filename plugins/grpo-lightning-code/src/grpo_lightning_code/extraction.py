@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 Where = Literal["block", "opened", "whole"]
 WHERE: tuple[str, ...] = get_args(Where)
-_FENCE = re.compile(r"^[ \t]*(?P<fence>`{3,}|~{3,})[ \t]*(?P<info>[^`\n]*)$", re.MULTILINE)
+_FENCE = re.compile(r"^[ \t]*+(?P<fence>`{3,}+|~{3,}+)[ \t]*+(?P<info>[^`\n]*+)$", re.MULTILINE)
 
 
 def extract_code(completion: str, *, where: Where, languages: Sequence[str]) -> str | None:

@@ -39,6 +39,7 @@ def build_root(*, show: Sequence[str], harness: str, owner: int, disk_bytes: int
     _show(_OLD + harness, HARNESS + "/inside")
     for device in _DEVICES:
         _bind(f"{_OLD}/dev/{device}", f"/dev/{device}")
+        kernel.read_only(f"/dev/{device}")  # what is written to a device still is; its dates are the machine's
     os.mkdir(HOME)
     options = f"size={disk_bytes},nr_inodes={files},mode=700,uid={owner},gid={owner}"
     kernel.mount("tmpfs", HOME, "tmpfs", flags | kernel.MS_NOEXEC, options)

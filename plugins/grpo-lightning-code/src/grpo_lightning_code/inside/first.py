@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import select
 import signal
 from collections.abc import Callable
@@ -53,6 +54,7 @@ def main(
         kernel.prctl(kernel.PR_SET_DUMPABLE, 0, "dumpable")
         if select.select([parent_alive], [], [], 0)[0]:
             os._exit(1)
+        bound_judge(limits)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD):
             signal.signal(number, signal.SIG_DFL)  # the kernel keeps unhandled signals of the candidate from number 1
         os.umask(0o077)
@@ -95,6 +97,16 @@ def _starter(job: dict[str, Any], report: Report, others: int) -> Callable[[str,
         os._exit(1)
 
     return start
+
+
+def bound_judge(limits: dict[str, int]) -> None:
+    """Bound memory and time of this process before it compiles what the candidate wrote; the candidate's own are lower."""
+    memory, seconds = limits["memory_bytes"] + _OWN_MEMORY, limits["cpu_seconds"] + 2
+    for kind, soft, hard in ((resource.RLIMIT_AS, memory, memory), (resource.RLIMIT_CPU, seconds, seconds + 1)):
+        _, present = resource.getrlimit(kind)
+        if present != resource.RLIM_INFINITY:
+            soft, hard = min(soft, present), min(hard, present)
+        resource.setrlimit(kind, (soft, hard))
 
 
 def _let_go(limits: dict[str, int]) -> None:

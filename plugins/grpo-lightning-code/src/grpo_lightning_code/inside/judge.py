@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import math
 import os
 import signal
 from collections.abc import Callable
@@ -105,12 +106,15 @@ def _call(test: dict[str, Any], candidate: Candidate) -> bool:
 
 
 def equal(left: Any, right: Any, tolerance: float) -> bool:
-    """Equality of plain data as JSON knows it: tuples are lists, and numbers may differ by ``tolerance`` (relative
-    beyond 1). A truth value equals only a truth value."""
+    """Equality of plain data as JSON knows it: tuples are lists, and a finite number may differ from the expected one,
+    ``right``, by ``tolerance`` (relative beyond 1). A truth value equals only a truth value."""
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
     if isinstance(left, int | float) and isinstance(right, int | float):
-        return bool(left == right or abs(left - right) <= tolerance * max(1.0, abs(left), abs(right)))
+        if left == right:
+            return True
+        finite = all(isinstance(each, int) or math.isfinite(each) for each in (left, right))
+        return finite and bool(abs(left - right) <= tolerance * max(1.0, abs(right)))
     if isinstance(left, list | tuple) and isinstance(right, list | tuple):
         pairs = zip(left, right, strict=False)
         return len(left) == len(right) and all(equal(one, other, tolerance) for one, other in pairs)

@@ -22,6 +22,9 @@ def become_unprivileged(*, uid: int | None) -> None:
         os.setresgid(uid, uid, uid)
         os.setresuid(uid, uid, uid)
     kernel.give_up_capabilities()
+    kernel.prctl(
+        kernel.PR_SET_THP_DISABLE, 1, "thp_disable"
+    )  # a huge page costs the machine more than a process is charged
     kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1, "no_new_privs")
     kernel.install_filter(build_filter())
 

@@ -49,6 +49,9 @@ class Candidate:
                 self._call_back(message)
             if message[0] == "raise":
                 raised = _instance(self.exception(message[1]), str(message[2]))
+                if isinstance(raised, StopIteration) and operation != "next":
+                    # As generators do: it would end a loop of the test, and with it the test.
+                    raised = RuntimeError(f"the candidate raised StopIteration: {raised}")
             else:
                 if operation == "call":
                     self._update(arguments[1], message[2])
@@ -67,7 +70,9 @@ class Candidate:
         if first not in self._exceptions:
             known = (getattr(builtins, str(name), None) for name in names)
             base = next((each for each in known if isinstance(each, type) and issubclass(each, Exception)), Exception)
-            self._exceptions[first] = base if base.__name__ == first else type(first, (base,), {})
+            # One that a test's own failure would be an instance of gets a class of its own below it.
+            own = base.__name__ != first or issubclass(AssertionError, base)
+            self._exceptions[first] = type(first, (base,), {}) if own else base
         return self._exceptions[first]
 
     def _reference(self, value: Any) -> list[Any]:
@@ -121,13 +126,16 @@ class Remote:
     Args:
         candidate: The conversation with it.
         number: The object's number there.
+        mixed: Whether it came out of arithmetic with plain data, which may have been the expected value: then it decides
+            nothing.
     """
 
-    __slots__ = ("_candidate", "_number")
+    __slots__ = ("_candidate", "_mixed", "_number")
 
-    def __init__(self, candidate: Candidate, number: int) -> None:
+    def __init__(self, candidate: Candidate, number: int, mixed: bool = False) -> None:
         object.__setattr__(self, "_candidate", candidate)
         object.__setattr__(self, "_number", number)
+        object.__setattr__(self, "_mixed", mixed)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return _ask(self, "call", list(args), kwargs)
@@ -139,19 +147,21 @@ class Remote:
         _ask(self, "setattr", name, value)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Remote) and (_same(self, other) or bool(_ask(self, "eq", other)))
+        if not isinstance(other, Remote):
+            return False
+        return _same(self, other) or bool(_ask(_decisive(self), "eq", _decisive(other)))
 
     def __ne__(self, other: object) -> bool:
-        return not isinstance(other, Remote) or bool(_ask(self, "ne", other))
+        return not isinstance(other, Remote) or bool(_ask(_decisive(self), "ne", _decisive(other)))
 
     def __hash__(self) -> int:
         return hash(_number(self))
 
     def __bool__(self) -> bool:
-        return bool(_ask(self, "truth"))
+        return bool(_ask(_decisive(self), "truth"))
 
     def __len__(self) -> int:
-        return _plain(_ask(self, "len"), int)
+        return _plain(_ask(_decisive(self), "len"), int)
 
     def __str__(self) -> str:
         return _plain(_ask(self, "str"), str)
@@ -177,7 +187,7 @@ class Remote:
 
     def __contains__(self, item: Any) -> bool:
         if isinstance(item, Remote):
-            return bool(_ask(self, "contains", item))
+            return bool(_ask(_decisive(self), "contains", _decisive(item)))
         return any(item == each for each in self)  # plain data is compared here, not by the candidate
 
     def __enter__(self) -> Any:
@@ -217,15 +227,36 @@ def _plain(value: Any, kind: type[T]) -> T:
     return value
 
 
+def _decisive(remote: Remote) -> Remote:
+    """The object, if what it says of itself may decide a test."""
+    if object.__getattribute__(remote, "_mixed"):
+        raise TypeError("an object of the candidate's that came out of arithmetic with plain data decides no test")
+    return remote
+
+
 def _between(operation: str, swapped: bool) -> Callable[[Remote, Any], Any]:
     """A binary operator. Beside plain data its result must be an object again: the candidate has seen the number that
     it may be compared with, and could answer with whatever makes the comparison true."""
 
     def operate(self: Remote, other: Any) -> Any:
+        mixed = not isinstance(other, Remote) or any(object.__getattribute__(each, "_mixed") for each in (self, other))
         returned = _ask(self, operation, other, swapped)
-        if isinstance(other, Remote) or isinstance(returned, Remote):
+        if not mixed:
             return returned
+        if isinstance(returned, Remote):
+            return Remote(object.__getattribute__(returned, "_candidate"), _number(returned), mixed=True)
         raise TypeError(f"{operation} of an object of the candidate's and plain data, with a plain result")
+
+    return operate
+
+
+def _ordered(operation: str) -> Callable[[Remote, Any], Any]:
+    """An order between two objects of the candidate's; beside plain data there is none, whatever the object says."""
+
+    def operate(self: Remote, other: Any) -> Any:
+        if not isinstance(other, Remote):
+            raise TypeError(f"{operation} of an object of the candidate's and plain data")
+        return _ask(_decisive(self), operation, _decisive(other), False)
 
     return operate
 
@@ -234,4 +265,4 @@ for _name in ("add", "sub", "mul", "matmul", "truediv", "floordiv", "mod", "pow"
     setattr(Remote, f"__{_name}__", _between(_name, False))
     setattr(Remote, f"__r{_name}__", _between(_name, True))
 for _name in ("lt", "le", "gt", "ge"):
-    setattr(Remote, f"__{_name}__", _between(_name, False))
+    setattr(Remote, f"__{_name}__", _ordered(_name))

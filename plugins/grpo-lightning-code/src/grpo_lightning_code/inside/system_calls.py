@@ -19,12 +19,13 @@ _REFUSED: dict[str, tuple[int | None, int]] = {
     "fsconfig": (431, 431), "fsmount": (432, 432), "fspick": (433, 433), "mount_setattr": (442, 442),
     "name_to_handle_at": (303, 264), "open_by_handle_at": (304, 265),
     # memory that no limit of a process counts
-    "memfd_create": (319, 279), "memfd_secret": (447, 447), "shmget": (29, 194), "shmat": (30, 196),
+    "vmsplice": (278, 75), "memfd_create": (319, 279), "memfd_secret": (447, 447), "shmget": (29, 194), "shmat": (30, 196),
     "shmctl": (31, 195), "msgget": (68, 186), "semget": (64, 190), "mq_open": (240, 180),
     # wide interfaces of the kernel
     "bpf": (321, 280), "perf_event_open": (298, 241), "userfaultfd": (323, 282), "io_uring_setup": (425, 425),
     "io_uring_enter": (426, 426), "io_uring_register": (427, 427), "add_key": (248, 217), "request_key": (249, 218),
     "keyctl": (250, 219), "fanotify_init": (300, 262), "modify_ldt": (154, 0), "personality": (135, 92),
+    "io_setup": (206, 0), "flock": (73, 32),
     "quotactl": (179, 60), "syslog": (103, 116), "acct": (163, 89), "move_pages": (279, 239), "mbind": (237, 235),
     # the machine itself
     "kexec_load": (246, 104), "kexec_file_load": (320, 294), "init_module": (175, 105), "finit_module": (313, 273),

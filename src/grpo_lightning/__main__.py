@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-
+from grpo_lightning.cli.main import leave
 from grpo_lightning.cli.main import main as run_words
 
 
 def main() -> None:
     """Run the command line of this process and leave with its exit code."""
-    sys.exit(run_words())
+    leave(run_words())
 
 
 if __name__ == "__main__":

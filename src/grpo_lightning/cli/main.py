@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 from grpo_lightning._version import __version__
 from grpo_lightning.errors import ConfigError, GRPOError, PluginError, near_matches
@@ -45,6 +47,18 @@ def main(words: Sequence[str] | None = None) -> int:
         if os.environ.get("LOCAL_RANK", "0") == "0":  # what stops a run stops all ranks, with one message
             sys.stderr.write(f"error: {' '.join(str(error).split())}\n")
         return 2 if isinstance(error, ConfigError | PluginError) else 1
+
+
+def leave(code: int) -> NoReturn:
+    """End this process with an exit code, at once where a reward's call may still be running in a thread."""
+    rewards = sys.modules.get("grpo_lightning.rewards.abandoned")
+    if rewards is not None and rewards.anything_hung():
+        # Python would wait for the threads of a pool that a call has begun, which may never end.
+        logging.shutdown()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 def _dispatch(words: list[str]) -> int:

@@ -11,6 +11,17 @@ from grpo_lightning.rewards.counts import Tally
 log = logging.getLogger(__name__)
 
 MOST = 8
+_hung = threading.Event()
+
+
+def note_hang() -> None:
+    """A call was over its time in a thread of this process, and what it began may still be running there."""
+    _hung.set()
+
+
+def anything_hung() -> bool:
+    """Whether a call was over its time in a thread of this process: Python could wait for it at its end, for ever."""
+    return _hung.is_set()
 
 
 class Abandoned:

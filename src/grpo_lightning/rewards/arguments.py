@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from grpo_lightning.errors import ConfigError, DataError, near_matches
@@ -138,8 +140,13 @@ def collect_arguments(
             where = f"but data set {lacking[0].prompt.dataset!r} has no such column"
             reason = f"is asked for by reward {entry.reward.label!r}, {where}"
             raise ConfigError("reward", name, reason, "add it, or say with `when` which rows the reward is for")
-        arguments[name] = [episode.prompt.columns.get(name) for episode in episodes]
+        arguments[name] = [_own(episode.prompt.columns.get(name)) for episode in episodes]
     return arguments
+
+
+def _own(value: Any) -> Any:
+    """The value, or a copy of one that could be changed: a reward must not reach what others see."""
+    return value if value is None or isinstance(value, str | int | float | bytes) else copy.deepcopy(value)
 
 
 def _reserved(name: str, episodes: Sequence[Episode], update: int, stage: str) -> Any:
@@ -151,10 +158,10 @@ def _reserved(name: str, episodes: Sequence[Episode], update: int, stage: str) -
 
 
 _OF_EPISODE: dict[str, Callable[[Episode], Any]] = {
-    "prompts": lambda episode: episode.prompt.messages,
+    "prompts": lambda episode: _own(episode.prompt.messages),
     "completions": lambda episode: episode.completion,
     "completion_ids": lambda episode: list(episode.turns[-1].token_ids) if episode.turns else [],
-    "turns": lambda episode: list(episode.turns),
+    "turns": lambda episode: [replace(turn, token_ids=list(turn.token_ids)) for turn in episode.turns],
     "groups": lambda episode: episode.group,
     "members": lambda episode: episode.member,
     "finish_reasons": lambda episode: episode.finish,

@@ -91,10 +91,11 @@ def compose(entries: Sequence[RewardEntry], scores: Scores) -> Composed:
         rewards_R = torch.where(present_R, sum_R * factor_R, torch.nan)
     else:
         rewards_R = torch.where(gated_R, factor_R, torch.nan)
+    lost_R = rewards_R.isinf() | (rewards_R.isnan() & (present_R if weighted else gated_R))
     if scores.dropped:
         rewards_R[torch.tensor(scores.dropped)] = torch.nan
-    if rewards_R.isinf().any():
-        row = int(rewards_R.isinf().nonzero()[0])
+    if lost_R.any():
+        row = int(lost_R.nonzero()[0])
         raise RewardError(f"the composed reward of row {row} is not finite: {_row(components, row)}")
     parts_R = rewards_R.abs()
     if weighted:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 from grpo_lightning.errors import ConfigError, require, require_range
 from grpo_lightning.rewards.base import Reward
 
+LONGEST_SECONDS = 1e6
 Abstention = Literal["skip", "renormalise", "zero"]
 FailurePolicy = float | Literal["stop", "abstain", "drop_group"]
 CallUnit = Literal["rollout", "group", "row"]
@@ -36,7 +37,7 @@ class RewardEntry:
             whole group out of training, a number is the score. All but ``stop`` are counted.
         log_only: Score and log it, but leave it out of the composed reward.
         name: Name in logs; by default the reward's own.
-        timeout: Seconds that one call may take; ``null`` for no limit.
+        timeout: Seconds that one call may take, at most a million; ``null`` for no limit.
         retries: Further attempts after a failed call.
         backoff: Seconds before the first retry, doubled at each further one.
         range: Lowest and highest score allowed, ``null`` for an open end; a score outside is a failure.
@@ -91,7 +92,7 @@ class RewardEntry:
 
     def _check_calls(self) -> None:
         if self.timeout is not None:
-            require_range("timeout", self.timeout, low=0, low_open=True, high_open=True)
+            require_range("timeout", self.timeout, low=0, high=LONGEST_SECONDS, low_open=True)
         _require_whole("retries", self.retries, 0)
         require_range("backoff", self.backoff, low=0, high_open=True)
         _require_whole("concurrency", self.concurrency, 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +13,7 @@ import torch
 
 from grpo_lightning.errors import ConfigError
 from grpo_lightning.rewards import failures
+from grpo_lightning.rewards.abandoned import note_hang
 from grpo_lightning.rewards.calls import Call, scorer_of
 from grpo_lightning.rewards.scores import RowResult, read_rows
 
@@ -30,6 +32,7 @@ class LoopPlace:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._interrupted = False
         self._waiting: set[concurrent.futures.Future[Any]] = set()
 
     def run(self, call: Call) -> list[RowResult]:
@@ -47,11 +50,13 @@ class LoopPlace:
         try:
             return future.result(None if timeout is None else timeout + GRACE)
         except concurrent.futures.CancelledError:
-            return []  # interrupted
+            if self._interrupted:
+                return []
+            return failures.raised(RuntimeError("it was cancelled from inside"), len(turns))
         except TimeoutError:
             if self._leave(loop):
                 call.abandoned.add(thread)
-            return failures.timed_out(timeout, len(turns))
+            return _late(timeout, turns)
         finally:
             self._waiting.discard(future)
 
@@ -69,11 +74,12 @@ class LoopPlace:
             if loop is not self._loop:
                 return False
             self._loop = self._thread = None
-        loop.call_soon_threadsafe(_stop_when_idle, loop)  # should it ever come to itself
+        _later(loop)  # should it ever come to itself
         return True
 
     def interrupt(self) -> None:
         """Let :meth:`run` return now."""
+        self._interrupted = True
         for future in list(self._waiting):
             future.cancel()
 
@@ -82,34 +88,55 @@ class LoopPlace:
         self.interrupt()
         with self._lock:
             if self._loop is not None:
-                self._loop.call_soon_threadsafe(_stop_when_idle, self._loop)
+                _later(self._loop)
             self._loop = self._thread = None
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:
-    torch.set_grad_enabled(False)  # grad mode belongs to a thread
     asyncio.set_event_loop(loop)
-    loop.run_forever()
+    while loop not in _ENDED:  # a reward may stop it, or end it with SystemExit in a task of its own
+        with contextlib.suppress(BaseException):
+            loop.run_forever()
     loop.close()
+    _ENDED.discard(loop)
+
+
+_ENDED: set[asyncio.AbstractEventLoop] = set()
+"""Loops that are to end."""
+
+
+def _later(loop: asyncio.AbstractEventLoop) -> None:
+    """Let a loop end when its tasks have."""
+    with contextlib.suppress(RuntimeError):  # it has ended already
+        loop.call_soon_threadsafe(_stop_when_idle, loop)
 
 
 def _stop_when_idle(loop: asyncio.AbstractEventLoop) -> None:
     if asyncio.all_tasks(loop):
         loop.call_later(0.2, _stop_when_idle, loop)
     else:
+        _ENDED.add(loop)
         loop.stop()
+
+
+def _late(timeout: float | None, turns: list[int]) -> list[RowResult]:
+    note_hang()
+    return failures.timed_out(timeout, len(turns))
 
 
 async def _attempt(score: Callable[[], Any], timeout: float | None, turns: list[int]) -> list[RowResult]:
     limit = asyncio.timeout(timeout)
+    torch.set_grad_enabled(False)  # it belongs to a thread, and an earlier call may have changed it
     try:
         async with limit:
             returned = await score()
+        if limit.expired():  # it has swallowed its cancellation
+            return _late(timeout, turns)
         return read_rows(returned, turns)
     except ConfigError:
         raise
     except TimeoutError as error:
-        return failures.timed_out(timeout, len(turns)) if limit.expired() else failures.raised(error, len(turns))
+        return _late(timeout, turns) if limit.expired() else failures.raised(error, len(turns))
     except asyncio.CancelledError:
         task = asyncio.current_task()
         if task is not None and task.cancelling():

@@ -12,6 +12,9 @@ from grpo_lightning.rewards.entry import RewardEntry
 from grpo_lightning.rewards.scores import FailureKind, InvalidScore, RowResult, RowScore
 from grpo_lightning.types import Episode
 
+LONGEST_MESSAGE = 1000
+"""Characters of a stranger's message that are passed on."""
+
 
 def all_rows(rows: int, text: str, kind: FailureKind, cause: BaseException | None = None) -> list[RowResult]:
     """The failure of a call as a whole."""
@@ -32,7 +35,11 @@ def timed_out(seconds: float | None, rows: int) -> list[RowResult]:
 
 def what_was_raised(error: BaseException) -> str:
     """``raised KeyError: 'x' at rewards.py:12``, the place being the last of the traceback."""
-    text = f"raised {type(error).__name__}: {' '.join(str(error).split()) or 'no message'}"
+    try:
+        message = " ".join(str(error)[:LONGEST_MESSAGE].split()) or "no message"
+    except Exception:  # an exception that cannot even be told
+        message = "a message that cannot be read"
+    text = f"raised {type(error).__name__}: {message}"
     places = traceback.extract_tb(error.__traceback__)
     return f"{text} at {Path(places[-1].filename).name}:{places[-1].lineno}" if places else text
 

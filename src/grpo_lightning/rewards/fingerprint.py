@@ -13,16 +13,19 @@ from dataclasses import fields, is_dataclass
 from functools import cache, partial
 from importlib import metadata
 from pathlib import Path
+from types import CodeType
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import ref
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from grpo_lightning.errors import ConfigError
 from grpo_lightning.rewards.base import Reward
 
-_KNOWN: WeakKeyDictionary[Reward, bytes] = WeakKeyDictionary()
+_KNOWN: dict[int, tuple[ref[Reward], bytes]] = {}
+"""By identity: a reward may define equality, and no hash."""
 
 
 def reward_fingerprint(reward: Reward) -> bytes:
@@ -31,18 +34,19 @@ def reward_fingerprint(reward: Reward) -> bytes:
     Raises:
         ConfigError: If a setting cannot be told apart from others.
     """
-    if reward not in _KNOWN:
+    known = _KNOWN.get(id(reward))
+    if known is None or known[0]() is not reward:
         owner = type(reward)
         about = [owner.__module__, owner.__qualname__, reward.version, _distribution(owner.__module__), _source(owner)]
         try:
             # Before its setup, or what that loads would be in it.
-            _KNOWN[reward] = fingerprint([*about, dict(vars(reward))])
+            known = _KNOWN[id(reward)] = (ref(reward), fingerprint([*about, dict(vars(reward))]))
         except Exception as error:
             reason = f"has settings that cannot be part of a cache's key ({type(error).__name__}: {error})"
             raise ConfigError(
                 "cache", reward.label, reason, "leave cache out, or keep plain values in the reward"
             ) from None
-    return _KNOWN[reward]
+    return known[1]
 
 
 def arguments_fingerprint(reward: bytes, arguments: Mapping[str, Any]) -> bytes:
@@ -82,10 +86,37 @@ def _content(value: Any) -> bytes:
         owner: Any = getattr(value, "__self__", None)
         bound = _content(vars(owner)) if hasattr(owner, "__dict__") and not inspect.ismodule(owner) else b""
         place = f"{getattr(value, '__module__', '')}.{value.__qualname__}"
-        return _tagged("code", place.encode(), _source(value).encode(), bound)
+        return _tagged("code", place.encode(), _source(value).encode(), bound, *_of_function(value))
     if callable(value) and hasattr(value, "__dict__"):
         return _tagged("callable", _content(type(value)), _content(vars(value)))
     return _tagged("pickle", pickle.dumps(value, protocol=4))
+
+
+def _of_function(value: Any) -> list[bytes]:
+    """What a function does beyond the text of its file: its code, its defaults, and what it has closed over."""
+    function = getattr(value, "__func__", value)
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return []
+    cells = [cell.cell_contents for cell in function.__closure__ or () if _is_filled(cell)]
+    return [_of_code(code), *map(_content, (function.__defaults__, function.__kwdefaults__, cells))]
+
+
+def _of_code(code: CodeType) -> bytes:
+    parts = [_of_code(each) if isinstance(each, CodeType) else _content(each) for each in code.co_consts]
+    return _tagged("code", code.co_code, _content(code.co_names), _content(code.co_varnames), *parts)
+
+
+def _is_filled(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is not cell
+    except ValueError:
+        return False
+
+
+def _bytes(value: Tensor) -> bytes:
+    dense = value.detach().to_dense() if value.layout is not torch.strided else value.detach()
+    return dense.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
 
 
 def _tagged(tag: str, *parts: bytes) -> bytes:
@@ -110,9 +141,14 @@ _CONTENTS: list[tuple[Any, str, Callable[[Any], list[bytes]]]] = [
     (list | tuple, "list", lambda each: [_content(item) for item in each]),
     (set | frozenset, "set", lambda each: sorted(_content(item) for item in each)),
     (Mapping, "map", _pairs),
-    (np.ndarray, "array", lambda each: [each.dtype.str.encode(), str(each.shape).encode(), each.tobytes()]),
-    (Tensor, "tensor", lambda each: [str(each.dtype).encode(), _content(each.detach().double().cpu().numpy())]),
+    (np.ndarray, "array", lambda each: [each.dtype.str.encode(), str(each.shape).encode(), _elements(each)]),
+    (Tensor, "tensor", lambda each: [str(each.dtype).encode(), str(tuple(each.shape)).encode(), _bytes(each)]),
 ]
+
+
+def _elements(array: Any) -> bytes:
+    # The bytes of an array of objects are addresses.
+    return _content(array.tolist()) if array.dtype.hasobject else bytes(array.tobytes())
 
 
 def _source(owner: Any) -> str:

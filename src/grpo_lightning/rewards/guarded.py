@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 
+from grpo_lightning.errors import ConfigError, RewardError
 from grpo_lightning.rewards.abandoned import Abandoned
 from grpo_lightning.rewards.cache import ScoreCache
 from grpo_lightning.rewards.calls import Call, is_async
@@ -12,6 +14,7 @@ from grpo_lightning.rewards.composer import entry_name
 from grpo_lightning.rewards.counts import Tally
 from grpo_lightning.rewards.entry import RewardEntry
 from grpo_lightning.rewards.event_loop import LoopPlace
+from grpo_lightning.rewards.failures import what_was_raised
 from grpo_lightning.rewards.fingerprint import arguments_fingerprint, reward_fingerprint
 from grpo_lightning.rewards.lane import Lane, Place, attempt
 from grpo_lightning.rewards.scores import RowResult
@@ -36,10 +39,9 @@ class Pools:
 
     def close(self) -> None:
         """End everything."""
-        for lane in self.lanes:
-            lane.close()
-        for cache in self.caches.values():
-            cache.close()
+        with ExitStack() as stack:  # all of them, even if one cannot be
+            for close in [each.close for each in self.caches.values()] + [each.close for each in self.lanes]:
+                stack.callback(close)
 
 
 class GuardedEntry:
@@ -81,14 +83,22 @@ class GuardedEntry:
             workers[0].start()
             return
         if not self._set_up:
-            entry.reward.setup()
-            self._set_up = True
+            self._set_it_up()
         if self._async:
             self._lane = pools.lane([LoopPlace()] * entry.concurrency)
         elif entry.concurrency > 1:
             self._lane = pools.lane([ThreadPlace() for _ in range(entry.concurrency)])
         else:
             self._lane = pools.plain
+
+    def _set_it_up(self) -> None:
+        try:
+            self.entry.reward.setup()
+        except (ConfigError, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # SystemExit too: what stops the run is told
+            raise RewardError(f"reward {self.name!r}: setup {what_was_raised(error)}") from error
+        self._set_up = True
 
     def call(
         self,

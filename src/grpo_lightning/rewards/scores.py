@@ -141,9 +141,10 @@ def parse_row(value: Any, turns: int) -> RowScore:
     if not is_list:
         number, epsilon = _number(value)
         return RowScore(number, None, epsilon)
-    if len(value) != turns:
-        raise InvalidScore(f"gave {len(value)} scores for the {turns} turns of a row", "wrong_length")
-    parsed = [_number(each) for each in value]
+    values = list(value)
+    if len(values) != turns:
+        raise InvalidScore(f"gave {len(values)} scores for the {turns} turns of a row", "wrong_length")
+    parsed = [_number(each) for each in values]
     scores = [number for number, _ in parsed]
     given = [number for number in scores if number is not None]
     return RowScore(
@@ -187,5 +188,8 @@ def _refuse_gradient(value: Tensor) -> None:
 
 
 def _short(value: Any) -> str:
-    text = " ".join(repr(value).split())
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # a number of too many digits, say
+        text = f"a {type(value).__name__} that cannot be shown"
     return text if len(text) <= 80 else text[:77] + "..."

@@ -25,16 +25,19 @@ def serve(requests: int, replies: int) -> None:
         return
     from grpo_lightning.rewards.threads import OwnLoop
 
-    loop = OwnLoop()
+    loop, own, number = OwnLoop(), os.getpid(), 0
     while True:
+        number += 1
         try:
             call = pickle.loads(wire.receive(requests))
+            answer = _answer(reward, call, loop)
         except EOFError:
             return
         except BaseException as error:  # arguments of a class that cannot be made here
-            wire.send(replies, _json(_told(error)))
-            continue
-        wire.send(replies, _json(_answer(reward, call, loop)))
+            answer = _told(error)
+        if os.getpid() != own:  # a fork that the reward made and let go on: it has nothing to say here
+            os._exit(0)
+        wire.send(replies, _json({**answer, "number": number}))
 
 
 def _load(pickled: bytes) -> Any:
@@ -49,8 +52,11 @@ def _load(pickled: bytes) -> Any:
 def _answer(reward: Any, call: dict[str, Any], loop: Any) -> dict[str, Any]:
     import inspect
 
+    import torch
+
     from grpo_lightning.rewards.scores import InvalidScore, read_rows
 
+    torch.set_grad_enabled(False)  # an earlier call may have changed it
     try:
         returned = reward.score(**call["arguments"])
         rows = read_rows(loop(returned) if inspect.isawaitable(returned) else returned, call["turns"])

@@ -14,6 +14,7 @@ import torch
 
 from grpo_lightning.errors import ConfigError
 from grpo_lightning.rewards import failures
+from grpo_lightning.rewards.abandoned import note_hang
 from grpo_lightning.rewards.calls import Call, scorer_of
 from grpo_lightning.rewards.scores import RowResult, read_rows
 
@@ -28,6 +29,7 @@ class _Task:
         self.error: ConfigError | None = None
 
     def run(self, loop: Callable[[Awaitable[Any]], Any]) -> None:
+        torch.set_grad_enabled(False)  # it belongs to a thread, and an earlier call may have changed it
         try:
             returned = self.score()
             self.results = read_rows(loop(returned) if inspect.isawaitable(returned) else returned, self.turns)
@@ -60,6 +62,7 @@ class ThreadPlace:
             inbox.put(None)  # should it ever come to itself
             self._inbox = self._thread = None
             call.abandoned.add(thread)
+            note_hang()
             return failures.timed_out(call.entry.timeout, len(task.turns))
         if task.error is not None:
             raise task.error
@@ -84,7 +87,6 @@ class ThreadPlace:
 
 
 def _work(inbox: SimpleQueue[_Task | None]) -> None:
-    torch.set_grad_enabled(False)  # grad mode belongs to a thread
     loop = OwnLoop()
     while (task := inbox.get()) is not None:
         task.run(loop)
@@ -123,10 +125,10 @@ def run_here(call: Call) -> list[RowResult]:
         return read_rows(_awaited(returned) if inspect.isawaitable(returned) else returned, turns)
     except ConfigError:
         raise
-    except BaseException as error:
-        if isinstance(error, Exception) or type(error) is SystemExit:
-            return failures.raised(error, len(turns))
+    except KeyboardInterrupt:
         raise
+    except BaseException as error:
+        return failures.raised(error, len(turns))
 
 
 def _awaited(awaitable: Awaitable[Any]) -> Any:

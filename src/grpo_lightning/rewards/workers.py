@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -160,6 +161,8 @@ class _Worker:
         self._replies, reply_in = os.pipe()
         life_out, self._life = os.pipe()
         self._lock = threading.Lock()
+        self._asked = 0
+        """Calls that it has answered, from the reward's setup on."""
         self.session: int | None = None
         """Process that runs the reward, the leader of its session."""
         theirs = (request_out, reply_in, life_out)
@@ -189,8 +192,9 @@ class _Worker:
         """
         wire.send(self._requests, message, until)
         answer = json.loads(wire.receive(self._replies, until))
-        if not isinstance(answer, dict):
-            raise ValueError("no answer")
+        if not isinstance(answer, dict) or answer.get("number", 0) != self._asked:
+            raise ValueError("no answer to what was asked")
+        self._asked += 1
         return answer
 
     def exit_code(self) -> int | None:
@@ -205,6 +209,9 @@ class _Worker:
         with self._lock:
             life, self._life = self._life, -1
         if life >= 0:
+            # Said as well as shown: another process may have inherited this end, and then its closing is not seen.
+            with contextlib.suppress(OSError):
+                os.write(life, b"end")
             os.close(life)
         try:
             self._process.wait(END_SECONDS)

@@ -150,14 +150,13 @@ class Collector:
                     greedy = None if self.greedy is None else play(self.greedy, groups, **address)
                 with _timed(seconds, "reward"):
                     stage = self.settings.stream
-                    table, earned = self.judging.table(rollouts, episodes, version, stage, counts)
+                    judged = self.judging.table(rollouts, episodes, version, stage, counts)
+                    table = judged.table
                     if greedy is not None:
-                        greedy_G = self.judging.table(*greedy, version, stage, counts)[0].rewards_R
-                        table = replace(
-                            table, greedy_rewards_R=greedy_G.repeat_interleave(self.settings.members, dim=0)
-                        )
+                        compared = self.judging.table(*greedy, version, stage, counts)
+                        table = judged.with_greedy(compared, self.settings.members)
                 with _timed(seconds, "score"):
-                    table, credit, kl_R = self.judging.account(self.settings.policy, rollouts, table, earned)
+                    table, credit, kl_R = self.judging.account(self.settings.policy, rollouts, table, judged.earned)
             except Exception as raised:
                 self.judging.firewall.close()  # what was submitted of this rollout has nobody to wait for it
                 error = raised

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,6 +21,26 @@ from grpo_lightning.rollout.table import local_table
 from grpo_lightning.selectors.base import Selector
 from grpo_lightning.transforms.base import Transform
 from grpo_lightning.types import Episode, Rollouts, RolloutTable
+
+
+class Judged(NamedTuple):
+    """Rows with their scores."""
+
+    table: RolloutTable
+    earned: list[list[float]]
+    """What each turn of each row earned."""
+    dropped: list[bool]
+    """Rows of groups that leave training because a score of one of them failed; empty where there is none."""
+
+    def with_greedy(self, greedy: Judged, members: int) -> RolloutTable:
+        """The table, with the rewards of its groups' greedy completions. A group that leaves for that one leaves as a whole."""
+        greedy_R = greedy.table.rewards_R.repeat_interleave(members, dim=0)
+        table = replace(self.table, greedy_rewards_R=greedy_R)
+        if not greedy.dropped:
+            return table
+        dropped_R = torch.tensor(greedy.dropped).repeat_interleave(members, dim=0)
+        rewards_R = table.rewards_R.masked_fill(dropped_R, torch.nan)
+        return replace(table, rewards_R=rewards_R, valid_R=table.valid_R & ~dropped_R)
 
 
 @dataclass(frozen=True)
@@ -44,8 +65,8 @@ class Judging:
 
     def table(
         self, rollouts: Rollouts, episodes: list[Episode], version: int, stage: str, counts: RewardCounts
-    ) -> tuple[RolloutTable, list[list[float]]]:
-        """Scalars of some rows, and what each of their turns earned; what the rewards' calls came to is added to ``counts``."""
+    ) -> Judged:
+        """Score some rows; what the rewards' calls came to is added to ``counts``."""
         scores = self.firewall.scores(episodes, update=version, stage=stage)
         add_counts(counts, scores.counts)
         composed = compose(self.firewall.entries, scores)
@@ -60,7 +81,7 @@ class Judging:
             columns,
             composed.parts_R,
         )
-        return table, turn_rewards(scores, composed, table.turns_R.tolist())
+        return Judged(table, turn_rewards(scores, composed, table.turns_R.tolist()), scores.dropped)
 
     def account(
         self, policy: Policy, rollouts: Rollouts, table: RolloutTable, earned: list[list[float]]

@@ -89,7 +89,7 @@ def _table(known: Registry, entries: list[Entry]) -> str:
         for entry in group:
             lines.append(f"  {entry.name:<{width}}  {entry.summary} [{_owner(entry)}]")
         lines.append("")
-    lines += [f"failed: {failure}" for failure in known.failures]
+    lines += [f"{'left out' if failure.wanted else 'failed'}: {failure}" for failure in known.failures]
     return "\n".join(lines)
 
 

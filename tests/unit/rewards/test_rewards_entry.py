@@ -21,7 +21,7 @@ from grpo_lightning.rewards.exact_match import ExactMatch
         ({"on_failure": True}, "on_failure: True is no number"),
         ({"on_failure": "drop_group", "log_only": True}, "on_failure: 'drop_group' has no meaning for a reward that is only"),
         ({"on_failure": "drop_group", "weight": 0.0}, "only logged; set abstain"),
-        ({"timeout": 0}, r"timeout: 0 is outside \(0, inf\)"),
+        ({"timeout": 0}, r"timeout: 0 is outside \(0, 1e\+06\]"),
         ({"timeout": float("inf")}, "timeout: inf is outside"),
         ({"retries": -1}, "retries: -1 is outside"),
         ({"retries": 1.0}, "retries: 1.0 is no whole number; set 0 or more"),

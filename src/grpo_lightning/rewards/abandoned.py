@@ -47,7 +47,12 @@ class Abandoned:
         with self._lock:
             self._threads = [each for each in self._threads if each.is_alive()] + [thread]
             running = len(self._threads)
-        log.warning("reward %r hangs: its thread is left behind (%d of %d); isolation: process would kill it", self.name, running, MOST)
+        log.warning(
+            "reward %r hangs: its thread is left behind (%d of %d); isolation: process would kill it",
+            self.name,
+            running,
+            MOST,
+        )
         if running > MOST:
             raise RewardError(
                 f"reward {self.name!r} hangs: {running} threads of its calls were left behind and still run, more than "

@@ -3,48 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
 import sys
 import sysconfig
 import venv
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import yaml
 
+from helpers.outside_commands import run, succeed
+
 ROOT = Path(__file__).parents[2]
 PLUGIN = ROOT / "plugins" / "grpo-lightning-palindrome"
 CONFIG = PLUGIN / "configs" / "palindrome.yaml"
 PLUGINS = sorted(path.parent for path in ROOT.glob("plugins/*/pyproject.toml"))
-SEPARATE = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PYTEST_ADDOPTS")
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
-
-
-def run(command: Sequence[str | Path], folder: Path, seconds: float = 240) -> subprocess.CompletedProcess[str]:
-    """Run a command outside the sources, and kill all it started when its time is over."""
-    environment = {name: value for name, value in os.environ.items() if name not in SEPARATE}
-    environment.update(OMP_NUM_THREADS="1", WANDB_MODE="offline", HF_HUB_OFFLINE="1")
-    process = subprocess.Popen(
-        [str(word) for word in command], cwd=folder, env=environment, text=True, start_new_session=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
-    try:
-        output, errors = process.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        output, errors = process.communicate()
-        pytest.fail(f"{command} did not end in {seconds} s\n{output}\n{errors}")
-    return subprocess.CompletedProcess(command, process.returncode, output, errors)
-
-
-def succeed(command: Sequence[str | Path], folder: Path) -> str:
-    done = run(command, folder)
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-    return done.stdout
 
 
 @pytest.fixture(scope="module")

@@ -53,8 +53,6 @@ class RolloutReport:
     """Steps of the prompts, each counted once a group, all ranks."""
     sampled_steps: int
     """Steps that the policy wrote in all rounds, all ranks."""
-    reward_failures: Mapping[str, int]
-    """Rows by reward name whose score failed and was replaced by the declared policy."""
     seconds: Mapping[str, float]
     """Wall time by phase on this rank: ``generate``, ``reward``, ``score`` (passes without gradient), ``collect`` (all)."""
     samples: Sequence[Sample] = ()
@@ -63,6 +61,11 @@ class RolloutReport:
     """[R] float64: KL that each row paid from its reward, before its weight; ``None`` unless the KL is in the reward."""
     reward_counts: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """What the calls of each reward came to, all rounds and ranks, by the keys of ``docs/metrics.md`` below its name."""
+
+    @property
+    def reward_failures(self) -> dict[str, int]:
+        """Rows by reward name whose score failed and was replaced by the declared policy."""
+        return {name: int(counts.get("failures", 0)) for name, counts in self.reward_counts.items()}
 
 
 @dataclass

@@ -35,6 +35,7 @@ def public_modules() -> list[str]:
         "compat",
         *sorted(bases),
         "rewards.entry",
+        "rewards.extraction",
         "policies.causal_lm",
         "testing.check",
         "testing.catalogue",

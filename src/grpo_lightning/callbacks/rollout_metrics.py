@@ -60,8 +60,8 @@ def _components(report: RolloutReport) -> dict[str, float]:
     for name, scores_R in report.table.components.items():
         metrics |= _moments(f"reward/{name}/", scores_R[~scores_R.isnan()])
         metrics |= _mean(f"reward/{name}/abstained_fraction", scores_R.isnan())
-        metrics[f"reward/{name}/failures"] = float(report.reward_failures.get(name, 0))
-        metrics |= {f"reward/{name}/{key}": float(count) for key, count in report.reward_counts.get(name, {}).items()}
+        counts = {"failures": 0.0, **report.reward_counts.get(name, {})}
+        metrics |= {f"reward/{name}/{key}": float(count) for key, count in counts.items()}
     return metrics
 
 

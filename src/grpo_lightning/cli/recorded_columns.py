@@ -14,9 +14,9 @@ from grpo_lightning.prompts.base import PromptSource
 from grpo_lightning.registry import Registry
 from grpo_lightning.rewards.arguments import requested_arguments
 from grpo_lightning.rewards.base import RESERVED_ARGUMENTS
+from grpo_lightning.rewards.calls import applies_to
 from grpo_lightning.rewards.composer import entry_name
 from grpo_lightning.rewards.entry import RewardEntry
-from grpo_lightning.rewards.runner import applies_to
 from grpo_lightning.settings import EvaluationSet
 
 UNRECORDED = ("log_probs",)

@@ -13,7 +13,8 @@ from typing_extensions import override
 from grpo_lightning.curricula.base import Curriculum
 from grpo_lightning.curricula.pool import check_sizes
 from grpo_lightning.errors import near_matches, require, require_range
-from grpo_lightning.functional.seeding import addressed_permutation, addressed_uniform
+from grpo_lightning.functional.passes import Passes
+from grpo_lightning.functional.seeding import addressed_uniform
 
 
 class Mixture(Curriculum):
@@ -37,7 +38,7 @@ class Mixture(Curriculum):
         self.weights = dict(weights)
         self.drawn = 0
         self.drawn_from: dict[str, int] = {}
-        self._orders: dict[str, tuple[int, list[int]]] = {}
+        self._passes: dict[str, Passes] = {}
 
     @override
     def bind(self, sizes: Mapping[str, int], seed: int) -> None:
@@ -47,7 +48,7 @@ class Mixture(Curriculum):
             require(name in self.weights, "weights", name, "is a data set without a weight", "add it; 0 leaves it out")
         check_sizes(sizes)
         super().bind(sizes, seed)
-        self._orders = {}
+        self._passes = {name: Passes(seed, f"curriculum/{name}", size) for name, size in sizes.items()}
 
     @override
     def draw(self, n: int) -> list[tuple[str, int]]:
@@ -64,11 +65,7 @@ class Mixture(Curriculum):
     def _next(self, name: str) -> int:
         position = self.drawn_from.get(name, 0)
         self.drawn_from[name] = position + 1
-        number, place = divmod(position, self.sizes[name])
-        if self._orders.get(name, (-1, []))[0] != number:
-            order = addressed_permutation(self.seed, f"curriculum/{name}", (number,), self.sizes[name])
-            self._orders[name] = (number, order.tolist())
-        return self._orders[name][1][place]
+        return self._passes[name].row(position)
 
     @override
     def state_dict(self) -> dict[str, Any]:

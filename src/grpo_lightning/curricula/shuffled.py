@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from grpo_lightning.curricula.base import Curriculum
 from grpo_lightning.curricula.pool import check_sizes, locate
-from grpo_lightning.functional.seeding import addressed_permutation
+from grpo_lightning.functional.passes import Passes
 
 
 class Shuffled(Curriculum):
@@ -19,26 +19,21 @@ class Shuffled(Curriculum):
 
     def __init__(self) -> None:
         self.drawn = 0
-        self._order: tuple[int, list[int]] = (-1, [])
+        self._passes: Passes | None = None
 
     @override
     def bind(self, sizes: Mapping[str, int], seed: int) -> None:
         check_sizes(sizes)
         super().bind(sizes, seed)
-        self._order = (-1, [])
+        self._passes = Passes(seed, "curriculum", sum(sizes.values()))
 
     @override
     def draw(self, n: int) -> list[tuple[str, int]]:
         """The next ``n`` prompts, as (data set, index)."""
-        total = sum(self.sizes.values())
-        drawn = []
-        for position in range(self.drawn, self.drawn + n):
-            number, place = divmod(position, total)
-            if self._order[0] != number:
-                self._order = (number, addressed_permutation(self.seed, "curriculum", (number,), total).tolist())
-            drawn.append(locate(self.sizes, self._order[1][place]))
+        assert self._passes is not None, "bind comes before draw"
+        rows = [self._passes.row(position) for position in range(self.drawn, self.drawn + n)]
         self.drawn += n
-        return drawn
+        return [locate(self.sizes, row) for row in rows]
 
     @override
     def state_dict(self) -> dict[str, Any]:

@@ -110,12 +110,11 @@ class GuardedEntry:
         """A call of the entry.
 
         Raises:
-            ConfigError: If a row lacks a column that it must have.
+            ConfigError: If a row lacks a column that the key of a cache must have.
         """
         call = Call(self.entry, episodes, update, stage, self.tally, self._abandoned, base_rewards)
-        arguments = call.arguments()
         if self.entry.cache is not None:
-            call.key = arguments_fingerprint(self._fingerprint, arguments)
+            call.key = arguments_fingerprint(self._fingerprint, call.arguments())
         return call
 
     def put(self, call: Call) -> None:

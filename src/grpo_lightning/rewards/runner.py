@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from grpo_lightning.rewards.calls import applies_to as applies_to
 from grpo_lightning.rewards.entry import RewardEntry
 from grpo_lightning.rewards.firewall import Firewall
 from grpo_lightning.rewards.scores import Scores

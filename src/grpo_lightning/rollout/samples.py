@@ -94,7 +94,6 @@ def rollout_report(
         groups_redrawn=collected.redrawn,
         prompt_steps=sum(world.gather(prompt_steps)),
         sampled_steps=sum(steps for _, steps, *_ in gathered),
-        reward_failures={name: int(each.get("failures", 0)) for name, each in counts.items()},
         seconds=dict(collected.seconds),
         samples=samples,
         kl_R=torch.cat(paid) if paid else None,

@@ -95,9 +95,9 @@ def rollout_report(rollout: int) -> RolloutReport:
         groups_redrawn=rollout,
         prompt_steps=30,
         sampled_steps=60,
-        reward_failures={"one": rollout},
         seconds={"generate": 0.5, "reward": 0.25, "score": 0.125, "collect": 1.0},
         samples=samples if rollout != 1 else [],
+        reward_counts={"one": {"failures": float(rollout)}},
     )
 
 

@@ -8,10 +8,11 @@ import pytest
 import torch
 
 from grpo_lightning.errors import ConfigError, RewardError
+from grpo_lightning.rewards.calls import applies_to
 from grpo_lightning.rewards.entry import RewardEntry
 from grpo_lightning.rewards.exact_match import ExactMatch
 from grpo_lightning.rewards.function import FunctionReward
-from grpo_lightning.rewards.runner import applies_to, score_entries
+from grpo_lightning.rewards.runner import score_entries
 from grpo_lightning.types import Prompt
 
 EPSILON = 2.0**-52

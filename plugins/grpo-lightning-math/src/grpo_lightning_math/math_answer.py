@@ -9,10 +9,10 @@ from typing_extensions import override
 
 from grpo_lightning.errors import ConfigError, DataError, require_range
 from grpo_lightning.rewards.base import Reward
+from grpo_lightning.rewards.extraction import compile_pattern, last_capture
 from grpo_lightning_math import expressions
 from grpo_lightning_math.boxes import after_thinking
 from grpo_lightning_math.limits import LONGEST_ANSWER
-from grpo_lightning_math.patterns import compile_pattern, last_capture
 
 
 class MathAnswer(Reward):
@@ -60,7 +60,7 @@ class MathAnswer(Reward):
             raise ConfigError("boxed", boxed, "leaves a pattern nothing to find", "set boxed or pattern, not both")
         require_range("parsable", parsable, low=0, high=1)
         self.column, self.boxed, self.units, self.parsable = column, boxed, units, parsable
-        self.pattern = None if pattern is None else compile_pattern(pattern)
+        self.pattern = None if pattern is None else compile_pattern(pattern, groups=1)
 
     @override
     def setup(self) -> None:

@@ -11,7 +11,8 @@ from typing_extensions import override
 from grpo_lightning.curricula.base import Curriculum
 from grpo_lightning.errors import ConfigError, near_matches, require, require_range
 from grpo_lightning.functional.groups import Groups
-from grpo_lightning.functional.seeding import addressed_permutation, addressed_uniform
+from grpo_lightning.functional.passes import Passes
+from grpo_lightning.functional.seeding import addressed_uniform
 from grpo_lightning.types import RolloutTable
 
 
@@ -68,7 +69,7 @@ class Difficulty(Curriculum):
         """Scores of the last prompts of the present level."""
         self._drawn = 0
         self._drawn_from: dict[str, int] = {}
-        self._orders: dict[str, tuple[int, list[int]]] = {}
+        self._passes: dict[str, Passes] = {}
         self._names: list[str] = []
 
     @property
@@ -87,7 +88,8 @@ class Difficulty(Curriculum):
         require(bool(names), "data", dict(sizes), "holds no data set to draw prompts from", "give one")
         require(self.start < len(names), "start", self.start, "is no level", f"set 0 to {len(names) - 1}")
         super().bind(sizes, seed)
-        self._names, self._orders = names, {}
+        self._names = names
+        self._passes = {name: Passes(seed, f"curriculum/{name}", size) for name, size in sizes.items()}
 
     @override
     def draw(self, n: int) -> list[tuple[str, int]]:
@@ -144,11 +146,7 @@ class Difficulty(Curriculum):
     def _next(self, name: str) -> int:
         position = self._drawn_from.get(name, 0)
         self._drawn_from[name] = position + 1
-        number, place = divmod(position, self.sizes[name])
-        if self._orders.get(name, (-1, []))[0] != number:
-            order = addressed_permutation(self.seed, f"curriculum/{name}", (number,), self.sizes[name])
-            self._orders[name] = (number, order.tolist())
-        return self._orders[name][1][place]
+        return self._passes[name].row(position)
 
     @override
     def state_dict(self) -> dict[str, Any]:

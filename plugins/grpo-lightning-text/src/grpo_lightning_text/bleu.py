@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, ClassVar, Literal
 
 from typing_extensions import override
 
 from grpo_lightning.errors import require, require_range
-from grpo_lightning.rewards.base import Reward
 from grpo_lightning_text.answers import LONGEST_TEXT
+from grpo_lightning_text.column_reward import ColumnReward
 from grpo_lightning_text.references import references_in
 
 TOKENIZERS = ("13a", "intl", "char", "zh", "none")
 
 
-class BLEU(Reward):
+class BLEU(ColumnReward):
     """``min(1, e^(1 - r/c)) * (prod_(n <= N) p_n)^(1/N)``: the sentence BLEU of sacrebleu, in [0, 1].
 
     ``p_n`` is the share of n-grams of the completion that a reference has, counted at most as often as in the reference that
@@ -52,30 +51,19 @@ class BLEU(Reward):
     ) -> None:
         require_range("order", order, low=1, high=16)
         require(tokenizer in TOKENIZERS, "tokenizer", tokenizer, "is unknown", f"set one of {', '.join(TOKENIZERS)}")
-        self.column, self.order, self.tokenizer, self.lowercase = column, order, tokenizer, lowercase
+        super().__init__(column=column)
+        self.order, self.tokenizer, self.lowercase = order, tokenizer, lowercase
 
     @override
     def setup(self) -> None:
         _metric(self.order, self.tokenizer, self.lowercase)
 
     @override
-    def columns(self) -> list[str]:
-        return [self.column]
-
-    @override
-    def score(self, *, completions: Sequence[str], **columns: Sequence[Any]) -> list[float | None]:
-        """One score a row, in [0, 1], or ``None`` where there is no reference.
-
-        Raises:
-            DataError: If a reference is empty or no text.
-        """
-        return [
-            None if expected is None else self._score(completion[:LONGEST_TEXT], references_in(expected, self.column))
-            for completion, expected in zip(completions, columns[self.column], strict=True)
-        ]
-
-    def _score(self, completion: str, references: list[str]) -> float:
-        found = _metric(self.order, self.tokenizer, self.lowercase).sentence_score(completion, references)
+    def compare(self, completion: str, right: Any) -> float:
+        references = references_in(right, self.column)
+        found = _metric(self.order, self.tokenizer, self.lowercase).sentence_score(
+            completion[:LONGEST_TEXT], references
+        )
         return min(1.0, float(found.score) / 100)
 
 

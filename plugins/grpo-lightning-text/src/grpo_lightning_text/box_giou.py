@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from typing_extensions import override
 
-from grpo_lightning.rewards.base import Reward
-from grpo_lightning_text.answers import answer_in, compile_pattern
-from grpo_lightning_text.boxes import Format, box_in, enclosing, expected_box, require_format, union_and_overlap
+from grpo_lightning_text.box_reward import BoxReward
+from grpo_lightning_text.boxes import Box, enclosing, union_and_overlap
 
 
-class BoxGIoU(Reward):
+class BoxGIoU(BoxReward):
     """``(1 + |A and B| / |A or B| - (|C| - |A or B|) / |C|) / 2``: generalised IoU brought to [0, 1], C around both boxes.
 
     Unlike ``box_iou`` it tells boxes apart that do not meet: nearer ones score more, up to 1/2. Finding boxes and the edge
@@ -33,33 +31,8 @@ class BoxGIoU(Reward):
     name = "box_giou"
     example_columns: ClassVar[dict[str, list[Any]]] = {"answer": [[0, 0, 2, 2], "[1, 1, 5, 4]", None]}
 
-    def __init__(self, *, column: str = "answer", format: Format = "xyxy", pattern: str | None = None) -> None:
-        require_format(format)
-        self.column, self.format = column, format
-        self.pattern = None if pattern is None else compile_pattern(pattern)
-
     @override
-    def columns(self) -> list[str]:
-        return [self.column]
-
-    @override
-    def score(self, *, completions: Sequence[str], **columns: Sequence[Any]) -> list[float | None]:
-        """One score a row, in [0, 1], or ``None`` where there is no right box.
-
-        Raises:
-            DataError: If the column holds no box of positive area.
-        """
-        return [
-            None if right is None else self._score(completion, right)
-            for completion, right in zip(completions, columns[self.column], strict=True)
-        ]
-
-    def _score(self, completion: str, right: Any) -> float:
-        expected = expected_box(right, self.column, self.format)
-        text = answer_in(completion, self.pattern)
-        found = None if text is None else box_in(text, self.format)
-        if found is None:
-            return 0.0
+    def similarity(self, found: Box, expected: Box) -> float:
         union, overlap = union_and_overlap(found, expected)
         around = enclosing(found, expected).area
         return (overlap / union + union / around) / 2

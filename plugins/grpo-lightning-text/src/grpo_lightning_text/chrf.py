@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, ClassVar
 
 from typing_extensions import override
 
 from grpo_lightning.errors import require_range
-from grpo_lightning.rewards.base import Reward
 from grpo_lightning_text.answers import LONGEST_TEXT
+from grpo_lightning_text.column_reward import ColumnReward
 from grpo_lightning_text.references import references_in
 
 
-class ChrF(Reward):
+class ChrF(ColumnReward):
     """``(1 + b^2) P R / (b^2 P + R)``: the sentence chrF of sacrebleu, in [0, 1].
 
     ``P`` and ``R`` are precision and recall of n-grams, means over the orders of which completion and reference have some.
@@ -50,31 +49,18 @@ class ChrF(Reward):
         require_range("characters", characters, low=1, high=16)
         require_range("words", words, low=0, high=16)
         require_range("beta", beta, low=0, low_open=True, high_open=True)
-        self.column, self.characters, self.words, self.beta, self.lowercase = column, characters, words, beta, lowercase
+        super().__init__(column=column)
+        self.characters, self.words, self.beta, self.lowercase = characters, words, beta, lowercase
 
     @override
     def setup(self) -> None:
         _metric(self.characters, self.words, self.beta, self.lowercase)
 
     @override
-    def columns(self) -> list[str]:
-        return [self.column]
-
-    @override
-    def score(self, *, completions: Sequence[str], **columns: Sequence[Any]) -> list[float | None]:
-        """One score a row, in [0, 1], or ``None`` where there is no reference.
-
-        Raises:
-            DataError: If a reference is empty or no text.
-        """
-        return [
-            None if expected is None else self._score(completion[:LONGEST_TEXT], references_in(expected, self.column))
-            for completion, expected in zip(completions, columns[self.column], strict=True)
-        ]
-
-    def _score(self, completion: str, references: list[str]) -> float:
+    def compare(self, completion: str, right: Any) -> float:
+        references = references_in(right, self.column)
         metric = _metric(self.characters, self.words, self.beta, self.lowercase)
-        return min(1.0, float(metric.sentence_score(completion, references).score) / 100)
+        return min(1.0, float(metric.sentence_score(completion[:LONGEST_TEXT], references).score) / 100)
 
 
 @lru_cache(maxsize=16)

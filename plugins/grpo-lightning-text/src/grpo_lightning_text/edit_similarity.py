@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from typing_extensions import override
 
-from grpo_lightning.rewards.base import Reward
-from grpo_lightning_text.answers import LONGEST_TEXT, answer_in, compile_pattern
+from grpo_lightning_text.answers import LONGEST_TEXT, answer_in
+from grpo_lightning_text.column_reward import ColumnReward, compiled
 from grpo_lightning_text.references import references_in
 
 
-class EditSimilarity(Reward):
+class EditSimilarity(ColumnReward):
     """``1 - d / max(|x|, |y|)``, d the fewest insertions, deletions and replacements of characters from x to y, in [0, 1].
 
     x is the completion, y the right text; outer white space is left out of both. Of several right texts the most similar
@@ -35,26 +34,13 @@ class EditSimilarity(Reward):
     example_columns: ClassVar[dict[str, list[Any]]] = {"answer": ["sitting", ["seven", "7"], None]}
 
     def __init__(self, *, column: str = "answer", ignore_case: bool = False, pattern: str | None = None) -> None:
-        self.column, self.ignore_case = column, ignore_case
-        self.pattern = None if pattern is None else compile_pattern(pattern)
+        super().__init__(column=column)
+        self.ignore_case = ignore_case
+        self.pattern = compiled(pattern)
 
     @override
-    def columns(self) -> list[str]:
-        return [self.column]
-
-    @override
-    def score(self, *, completions: Sequence[str], **columns: Sequence[Any]) -> list[float | None]:
-        """One score a row, in [0, 1], or ``None`` where there is no right text.
-
-        Raises:
-            DataError: If a right text is empty or no text.
-        """
-        return [
-            None if right is None else self._score(completion, references_in(right, self.column))
-            for completion, right in zip(completions, columns[self.column], strict=True)
-        ]
-
-    def _score(self, completion: str, accepted: list[str]) -> float:
+    def compare(self, completion: str, right: Any) -> float:
+        accepted = references_in(right, self.column)
         text = None if len(completion) > LONGEST_TEXT else answer_in(completion, self.pattern)
         found = "" if text is None else self._normal(text)
         if not found:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from typing_extensions import override
 
 from grpo_lightning.errors import DataError
-from grpo_lightning.rewards.base import Reward
-from grpo_lightning_text.answers import answer_in, compile_pattern
+from grpo_lightning_text.answers import answer_in
+from grpo_lightning_text.column_reward import ColumnReward, compiled
 from grpo_lightning_text.numbers_text import finite_numbers, times
 
 
-class IntervalIoU(Reward):
+class IntervalIoU(ColumnReward):
     """``max(0, min(e, e') - max(s, s')) / (max(e, e') - min(s, s'))``: overlap of intervals [s, e] and [s', e'], in [0, 1].
 
     The divisor is the length of the union where they meet; where they do not, the score is 0. In time it is tIoU. The
@@ -33,26 +32,11 @@ class IntervalIoU(Reward):
     example_columns: ClassVar[dict[str, list[Any]]] = {"answer": [[2, 6], "0:10-1:00", None]}
 
     def __init__(self, *, column: str = "answer", pattern: str | None = None) -> None:
-        self.column = column
-        self.pattern = None if pattern is None else compile_pattern(pattern)
+        super().__init__(column=column)
+        self.pattern = compiled(pattern)
 
     @override
-    def columns(self) -> list[str]:
-        return [self.column]
-
-    @override
-    def score(self, *, completions: Sequence[str], **columns: Sequence[Any]) -> list[float | None]:
-        """One score a row, in [0, 1], or ``None`` where there is no right interval.
-
-        Raises:
-            DataError: If the column holds no interval of positive length.
-        """
-        return [
-            None if right is None else self._score(completion, right)
-            for completion, right in zip(completions, columns[self.column], strict=True)
-        ]
-
-    def _score(self, completion: str, right: Any) -> float:
+    def compare(self, completion: str, right: Any) -> float:
         start, end = self._expected(right)
         text = answer_in(completion, self.pattern)
         found = [] if text is None else times(text)[-2:]

@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, ClassVar, Literal
 
 from typing_extensions import override
 
 from grpo_lightning.errors import DataError, require, require_range
-from grpo_lightning.rewards.base import Reward
-from grpo_lightning_text.answers import answer_in, compile_pattern
+from grpo_lightning_text.answers import answer_in
+from grpo_lightning_text.column_reward import ColumnReward, compiled
 from grpo_lightning_text.json_text import first_list
 
 
-class SetF1(Reward):
+class SetF1(ColumnReward):
     """``(1 + b^2) P R / (b^2 P + R)`` of the completion's items, P = common / written, R = common / right, in [0, 1].
 
     1 where both sets are empty, 0 where one of them is, and where a JSON list is asked for and there is none. Items are
@@ -55,27 +55,13 @@ class SetF1(Reward):
     ) -> None:
         require(format in ("separated", "json"), "format", format, "is no format", "set separated or json")
         require_range("beta", beta, low=0)
-        self.column, self.format, self.separator, self.multiset = column, format, separator, multiset
+        super().__init__(column=column)
+        self.format, self.separator, self.multiset = format, separator, multiset
         self.beta, self.ignore_case = beta, ignore_case
-        self.pattern = None if pattern is None else compile_pattern(pattern)
+        self.pattern = compiled(pattern)
 
     @override
-    def columns(self) -> list[str]:
-        return [self.column]
-
-    @override
-    def score(self, *, completions: Sequence[str], **columns: Sequence[Any]) -> list[float | None]:
-        """One score a row, in [0, 1], or ``None`` where there are no right items.
-
-        Raises:
-            DataError: If the column holds neither a list nor a text, or no JSON list where one is asked for.
-        """
-        return [
-            None if right is None else self._score(completion, right)
-            for completion, right in zip(completions, columns[self.column], strict=True)
-        ]
-
-    def _score(self, completion: str, right: Any) -> float:
+    def compare(self, completion: str, right: Any) -> float:
         expected = self._counted(self._expected(right))
         text = answer_in(completion, self.pattern)
         items: Iterable[Any] | None = [] if text is None else self._items(text)

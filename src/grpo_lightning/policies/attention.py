@@ -1,0 +1,93 @@
+"""Our own attention inside a model of transformers: who may attend to what is decided outside the model, call by call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from typing import Any, Protocol
+
+from torch import Tensor
+
+NAME = "grpo_lightning"
+"""The attention implementation that a model's configuration names while ours is used."""
+
+
+class AttentionRefusedError(RuntimeError):
+    """The model asks for an attention that ours does not compute."""
+
+
+class Attention(Protocol):
+    """Attention between tokens that lie flat: a batch of one sequence, whatever rows the tokens belong to."""
+
+    def __call__(
+        self, layer: int, query: Tensor, key: Tensor, value: Tensor, *, scale: float, window: int | None
+    ) -> Tensor:
+        """[1, N, heads, depth]: what each token reads.
+
+        Args:
+            layer: Index of the layer that asks.
+            query: [1, heads, N, depth], positions already in it.
+            key: [1, key heads, N, depth]; heads share key heads in order, ``heads / key heads`` each.
+            value: [1, key heads, N, value depth].
+            scale: What products are multiplied by.
+            window: Tokens that a token may look back on, itself included; ``None`` for all.
+        """
+
+
+_current: ContextVar[Attention] = ContextVar("grpo_lightning_attention")
+
+
+@contextmanager
+def attending(model: Any, attention: Attention) -> Iterator[None]:
+    """Let ``model`` attend by ``attention``; give it ``[1, N]`` ids and positions, no mask and no cache.
+
+    A model that never asks, or that adds something of its own to attention (soft caps, sinks, biases by distance), is not to
+    be used so: the latter raises :class:`AttentionRefusedError`, and a probe finds the former.
+    """
+    _register()
+    configs = {id(module.config): module.config for module in model.modules() if hasattr(module, "config")}
+    before = [(config, config._attn_implementation) for config in configs.values()]
+    token = _current.set(attention)
+    try:
+        for config, _ in before:
+            config._attn_implementation = NAME
+        yield
+    finally:
+        _current.reset(token)
+        for config, implementation in before:
+            config._attn_implementation = implementation
+
+
+_KNOWN = {"dropout", "is_causal", "position_ids", "use_cache", "output_attentions", "output_hidden_states", "return_dict",
+          "cache_position", "logits_to_keep", "output_router_logits"}  # fmt: skip
+"""Arguments that say nothing which ours does not do anyway."""
+
+
+def _attend(
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    sliding_window: int | None = None,
+    **more: Any,
+) -> tuple[Tensor, None]:
+    unknown = sorted(name for name, given in more.items() if name not in _KNOWN and given is not None)
+    if unknown or attention_mask is not None or not getattr(module, "is_causal", True):
+        raise AttentionRefusedError(f"{type(module).__name__} asks for attention with {', '.join(unknown) or 'a mask'}")
+    if query.shape[0] != 1 or query.shape[2] != key.shape[2]:
+        raise AttentionRefusedError(f"{type(module).__name__} does not attend between the tokens of one flat sequence")
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    output = _current.get()(module.layer_idx, query, key, value, scale=scale, window=sliding_window)
+    return output, None
+
+
+@cache
+def _register() -> None:
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+    # No mask function goes with it, so the model makes no mask.
+    ALL_ATTENTION_FUNCTIONS.register(NAME, _attend)

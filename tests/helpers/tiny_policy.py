@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from types import MethodType
 from typing import Any
 
 import torch
@@ -92,7 +93,21 @@ def load_policy(model: str, **settings: Any) -> CausalLM:
     with torch.random.fork_rng():
         torch.manual_seed(0)
         policy.load()
+    if policy.dtype == torch.float64:
+        widen_norms(policy.causal_lm)
     return policy
+
+
+def widen_norms(model: torch.nn.Module) -> None:
+    """Let Llama's norms compute in the type of their input: they round to float32, also on the way back, and what is added up
+    before or after that rounding then differs by 1e-7."""
+
+    def forward(norm: Any, hidden: Tensor) -> Tensor:
+        return norm.weight * (hidden * torch.rsqrt(hidden.square().mean(-1, keepdim=True) + norm.variance_epsilon))
+
+    for module in model.modules():
+        if type(module).__name__ == "LlamaRMSNorm":
+            module.forward = MethodType(forward, module)
 
 
 def tiny_policy(*, seed: int = 0, **settings: Any) -> CausalLM:

@@ -43,17 +43,27 @@ _current: ContextVar[Attention] = ContextVar("grpo_lightning_attention")
 def attending(model: Any, attention: Attention) -> Iterator[None]:
     """Let ``model`` attend by ``attention``; give it ``[1, N]`` ids and positions, no mask and no cache.
 
-    A model that never asks, or that adds something of its own to attention (soft caps, sinks, biases by distance), is not to
-    be used so: the latter raises :class:`AttentionRefusedError`, and a probe finds the former.
+    Raises:
+        AttentionRefusedError: If the model never asks, or adds something of its own to attention (soft caps, sinks, biases by
+            distance).
     """
     _register()
     configs = {id(module.config): module.config for module in model.modules() if hasattr(module, "config")}
     before = [(config, config._attn_implementation) for config in configs.values()]
-    token = _current.set(attention)
+    asked = False
+
+    def ask(*arguments: Any, **named: Any) -> Tensor:
+        nonlocal asked
+        asked = True
+        return attention(*arguments, **named)
+
+    token = _current.set(ask)
     try:
         for config, _ in before:
             config._attn_implementation = NAME
         yield
+        if not asked:
+            raise AttentionRefusedError(f"{type(model).__name__} attends in a way of its own")
     finally:
         _current.reset(token)
         for config, implementation in before:

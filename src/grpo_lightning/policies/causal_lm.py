@@ -19,9 +19,9 @@ from grpo_lightning.policies import loading
 from grpo_lightning.policies.addresses import resolve_address
 from grpo_lightning.policies.base import Policy, Weights
 from grpo_lightning.policies.dropout import disable_in_config, disable_in_modules
-from grpo_lightning.policies.layout import layouts, sequences
+from grpo_lightning.policies.layout import LAYOUTS, ModelInputs
 from grpo_lightning.policies.lora import LoRA, merge_and_reset
-from grpo_lightning.policies.probes import head_is_apart, keeps_rows_apart
+from grpo_lightning.policies.probes import head_is_apart, keeps_rows_apart, shares_prompts
 from grpo_lightning.policies.text import TextCodec
 from grpo_lightning.types import Prompt, Rollouts
 
@@ -37,8 +37,10 @@ class CausalLM(Policy):
         model: Hub id, local folder, ``.gguf`` file, ``package://NAME/FILE`` or ``embedded://tiny-llama``.
         lora: Train adapters instead of all weights.
         template: Further arguments of the chat template, such as ``{enable_thinking: false}``.
-        layout: ``padded`` on the right, or ``packed`` end to end; ``auto`` packs where attention can skip what lies
-            between rows (flash attention) and pads elsewhere.
+        layout: ``shared`` lays rows flat and runs a prompt once for all that follow it; ``padded`` runs every row by itself,
+            padded on the right; ``packed`` lays whole rows end to end. ``auto`` packs where attention can skip what lies
+            between rows (flash attention) and shares elsewhere. A model that does not allow a layout is padded, and that is
+            told.
         attention: Attention implementation of transformers; ``auto`` for the one that it chooses for the model.
         dtype: Type of the weights.
         head_chunk: Steps whose logits may exist at once.
@@ -55,7 +57,7 @@ class CausalLM(Policy):
         model: str,
         lora: LoRA | None = None,
         template: dict[str, Any] | None = None,
-        layout: Literal["auto", "padded", "packed"] = "auto",
+        layout: Literal["auto", "shared", "padded", "packed"] = "auto",
         attention: str = "auto",
         dtype: Literal["float32", "bfloat16", "float16", "float64"] = "float32",
         head_chunk: int = 2048,
@@ -64,7 +66,7 @@ class CausalLM(Policy):
     ) -> None:
         super().__init__()
         require_range("head_chunk", head_chunk, low=1)
-        require(layout in ("auto", *layouts()), "layout", layout, "is no layout", "set auto, padded or packed")
+        require(layout in ("auto", *LAYOUTS), "layout", layout, "is no layout", "set auto, " + ", ".join(LAYOUTS))
         require(dtype in _DTYPES, "dtype", dtype, "is no type of weights", "set " + ", ".join(_DTYPES))
         self.address = resolve_address(model)
         self.lora, self.template, self.attention = lora, dict(template or {}), attention
@@ -99,7 +101,7 @@ class CausalLM(Policy):
         self.model = self.lora.apply(model) if self.lora else model
         self.model.train()
         if self.layout == "auto":
-            self.layout = "packed" if "flash" in self.attention else "padded"
+            self.layout = "packed" if "flash" in self.attention else "shared"
         self._probe()
 
     @property
@@ -163,17 +165,16 @@ class CausalLM(Policy):
         weights: Weights = "current",
         observed: Collection[str] = (),
     ) -> dict[str, Tensor]:
-        flat, predicts_S = sequences(rows)
-        inputs = layouts()[self.layout](flat, predicts_S, self.device)
+        inputs = LAYOUTS[self.layout](rows, self.device)
         chosen_S = rows.actions.values[rows.trainable_S]
         steps = rows.trainable_S.nonzero().squeeze(1)
         exact = {}
         with self._weights(weights) as model:
-            hidden_SH = self._hidden(model, inputs.arguments)[inputs.positions_S]
+            hidden_SH = self._hidden(model, inputs)
             if "exact_kl" in {*functionals, *observed}:
                 with torch.no_grad(), self._weights("reference") as reference:
                     exact = {
-                        "reference_hidden_SH": self._hidden(reference, inputs.arguments)[inputs.positions_S],
+                        "reference_hidden_SH": self._hidden(reference, inputs),
                         "reference_head": self._reference_head,
                     }
             return chunked_functionals(
@@ -200,12 +201,10 @@ class CausalLM(Policy):
         else:
             raise RuntimeError("the reference was asked for before freeze_reference")
 
-    def _hidden(self, model: Any, arguments: Mapping[str, Tensor]) -> Tensor:
+    def _hidden(self, model: Any, inputs: ModelInputs) -> Tensor:
         if self._head_is_apart:
-            output: Tensor = model.base_model(**arguments, use_cache=False).last_hidden_state
-        else:
-            output = model(**arguments, use_cache=False).logits
-        return output.flatten(0, 1)
+            return inputs.outputs(model.base_model, lambda output: output.last_hidden_state)
+        return inputs.outputs(model, lambda output: output.logits)
 
     def _head(self, model: Any) -> Callable[[Tensor], Tensor]:
         return model.get_output_embeddings() if self._head_is_apart else nn.Identity()
@@ -229,6 +228,9 @@ class CausalLM(Policy):
         if self.layout == "packed" and not keeps_rows_apart(model, ids):
             self.layout = "padded"
             log.warning("%s does not keep packed rows apart: rows are padded", self.address.text)
+        if self.layout == "shared" and (fault := shares_prompts(model, ids)):
+            self.layout = "padded"
+            log.warning("%s cannot share a prompt between rows (%s): every row runs its own", self.address.text, fault)
 
     @override
     def freeze_reference(self) -> None:

@@ -68,7 +68,7 @@ def by_loops(policy: CausalLM, rows: list[HandRow], supports: list[list[int]]) -
 
 
 @pytest.mark.parametrize("restricted", [False, True])
-@pytest.mark.parametrize("layout", ["padded", "packed"])
+@pytest.mark.parametrize("layout", ["padded", "packed", "shared"])
 @pytest.mark.parametrize("apart", [True, False])
 def test_functionals(policy: CausalLM, rows: list[HandRow], restricted: bool, layout: str, apart: bool) -> None:
     rollouts = to_collected(rows).rollouts
@@ -99,7 +99,7 @@ def test_steps_are_in_the_order_of_the_rows(policy: CausalLM, rows: list[HandRow
     assert float((some - torch.cat([whole[row_S == row] for row in order])).abs().max()) < 1e-12
 
 
-@pytest.mark.parametrize("layout", ["padded", "packed"])
+@pytest.mark.parametrize("layout", ["padded", "packed", "shared"])
 def test_rows_without_steps(policy: CausalLM, rows: list[HandRow], layout: str) -> None:
     empty = HandRow(3, [5, 6], [], [], 1.0)
     shown = HandRow(3, [5, 6], [9, 8, 7], [False] * 3, 1.0, mu=[0.0] * 3)
@@ -190,7 +190,7 @@ def test_loading_is_in_two_phases_and_happens_once() -> None:
     assert policy.tokenizer is tokenizer
     assert policy.training
     assert model.training
-    assert policy.layout == "padded"
+    assert policy.layout == "shared"
 
 
 def test_every_stop_id_of_tokenizer_and_configs(tmp_path: Path) -> None:

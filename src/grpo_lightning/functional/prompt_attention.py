@@ -1,0 +1,184 @@
+"""Causal attention between tokens that lie flat, where many rows follow one prompt that is there once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad, scaled_dot_product_attention
+from typing_extensions import override
+
+
+@dataclass(frozen=True)
+class PromptRows:
+    """A prompt and the rows that follow it, flat: the prompt's tokens, then each row's, one row after the other."""
+
+    start: int
+    """Index of the first token of the prompt."""
+    prompt: int
+    """Tokens of the prompt, at least 1."""
+    rows: tuple[int, ...]
+    """Tokens of each row that has any."""
+
+    @property
+    def middle(self) -> int:
+        """Index of the first token after the prompt."""
+        return self.start + self.prompt
+
+    @property
+    def end(self) -> int:
+        """Index after the last token."""
+        return self.middle + sum(self.rows)
+
+
+def prompt_attention(
+    query: Tensor, key: Tensor, value: Tensor, parts: tuple[PromptRows, ...], *, scale: float, window: int | None = None
+) -> Tensor:
+    """[1, N, heads, value depth]: ``softmax(scale q k^T) v`` of each token over its prompt and its own row up to itself.
+
+    Nothing is repeated for the rows of a prompt on the CPU: their queries meet the prompt's keys together, each row's meet
+    its own keys, and the two results are merged by their log-sum-exps (as in attention split over devices: Liu et al.,
+    arXiv 2310.01889). Elsewhere, and where a sliding window hides something, the prompt's keys are laid before each row's.
+
+    Args:
+        query: [1, heads, N, depth].
+        key: [1, key heads, N, depth]; each serves ``heads / key heads`` heads that follow each other.
+        value: [1, key heads, N, value depth].
+        parts: Prompts with their rows, end to end over all N tokens.
+        scale: What products are multiplied by.
+        window: Tokens that a token may look back on, itself included; ``None`` for all.
+    """
+    longest = max(part.prompt + max(part.rows, default=0) for part in parts)
+    hides = window is not None and window < longest
+    if query.device.type != "cpu" or hides or value.shape[-1] != query.shape[-1]:
+        return _repeated(query, key, value, parts, scale, window if hides else None)
+    merged: Tensor = _Merged.apply(query, key, value, parts, scale)
+    return merged.transpose(1, 2)
+
+
+def _flash(query: Tensor, key: Tensor, value: Tensor, scale: float, causal: bool) -> tuple[Tensor, Tensor]:
+    """Output and log-sum-exp [1, heads, N] of the CPU's fused attention."""
+    return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(query, key, value, 0.0, causal, scale=scale)  # type: ignore[no-any-return]
+
+
+def _pieces(parts: tuple[PromptRows, ...]) -> list[tuple[slice, slice, bool]]:
+    """(queries, keys, causal) of every piece of the attention matrix that is not hidden."""
+    pieces = []
+    for part in parts:
+        own = slice(part.start, part.middle)
+        pieces.append((own, own, True))
+        if part.rows:
+            pieces.append((slice(part.middle, part.end), own, False))
+        start = part.middle
+        for length in part.rows:
+            row = slice(start, start + length)
+            pieces.append((row, row, True))
+            start += length
+    return pieces
+
+
+class _Merged(torch.autograd.Function):
+    """Attention piece by piece. The backward of a piece is that of the whole when it is given the whole's output and
+    log-sum-exp: probabilities are ``exp(score - log-sum-exp)`` either way."""
+
+    @staticmethod
+    @override
+    def forward(  # type: ignore[override]
+        ctx: Any, query: Tensor, key: Tensor, value: Tensor, parts: tuple[PromptRows, ...], scale: float
+    ) -> Tensor:
+        output = torch.empty_like(query.transpose(1, 2)).transpose(1, 2)
+        total = torch.empty(query.shape[:3], dtype=torch.promote_types(query.dtype, torch.float32))
+        for part in parts:
+            own = slice(part.start, part.middle)
+            output[:, :, own], total[:, :, own] = _flash(
+                query[:, :, own], key[:, :, own], value[:, :, own], scale, True
+            )
+            if part.rows:
+                _follow(query, key, value, part, scale, output, total)
+        ctx.save_for_backward(query, key, value, output, total)
+        ctx.parts, ctx.scale = parts, scale
+        return output
+
+    @staticmethod
+    @override
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        query, key, value, output, total = ctx.saved_tensors
+        d_query, d_key, d_value = torch.zeros_like(query), torch.zeros_like(key), torch.zeros_like(value)
+        for rows, keys, causal in _pieces(ctx.parts):
+            pieces = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
+                gradient[:, :, rows],
+                query[:, :, rows],
+                key[:, :, keys],
+                value[:, :, keys],
+                output[:, :, rows],
+                total[:, :, rows],
+                0.0,
+                causal,
+                scale=ctx.scale,
+            )
+            for whole, where, piece in zip((d_query, d_key, d_value), (rows, keys, keys), pieces, strict=True):
+                whole[:, :, where] += piece
+        return d_query, d_key, d_value, None, None
+
+
+def _follow(
+    query: Tensor, key: Tensor, value: Tensor, part: PromptRows, scale: float, output: Tensor, total: Tensor
+) -> None:
+    """Fill in what the rows of a prompt read."""
+    own, after = slice(part.start, part.middle), slice(part.middle, part.end)
+    above, above_total = _flash(query[:, :, after], key[:, :, own], value[:, :, own], scale, False)
+    inside, inside_total = torch.empty_like(above), torch.empty_like(above_total)
+    start = part.middle
+    for length in part.rows:
+        row, local = slice(start, start + length), slice(start - part.middle, start - part.middle + length)
+        inside[:, :, local], inside_total[:, :, local] = _flash(
+            query[:, :, row], key[:, :, row], value[:, :, row], scale, True
+        )
+        start += length
+    # With d = inside_total - above_total, the weights of the two are sigmoid(-d) and sigmoid(d).
+    weight = torch.sigmoid(inside_total - above_total)[..., None].to(torch.promote_types(output.dtype, torch.float32))
+    output[:, :, after] = torch.lerp(above.to(weight), inside.to(weight), weight).to(output)
+    total[:, :, after] = torch.logaddexp(above_total, inside_total)
+
+
+def _repeated(
+    query: Tensor, key: Tensor, value: Tensor, parts: tuple[PromptRows, ...], scale: float, window: int | None
+) -> Tensor:
+    """The same by the framework's attention, a call a prompt and a call for its rows, padded to the longest."""
+    outputs = []
+    for part in parts:
+        own = slice(part.start, part.middle)
+        outputs.append(_attend(query[:, :, own], key[:, :, own], value[:, :, own], scale, window))
+        if part.rows:
+            lengths, span = list(part.rows), slice(part.middle, part.end)
+            rows = [
+                torch.cat(
+                    [pad(each, (0, 0, 0, max(lengths) - each.shape[2])) for each in whole[:, :, span].split(lengths, 2)]
+                )
+                for whole in (query, key, value)
+            ]
+            keys, values = (
+                torch.cat([whole[:, :, own].expand(len(lengths), -1, -1, -1), each], dim=2)
+                for whole, each in zip((key, value), rows[1:], strict=True)
+            )
+            found = _attend(rows[0], keys, values, scale, window)
+            outputs.append(
+                torch.cat([each[None, :, :length] for each, length in zip(found, lengths, strict=True)], dim=2)
+            )
+    return torch.cat(outputs, dim=2).transpose(1, 2)
+
+
+def _attend(query: Tensor, key: Tensor, value: Tensor, scale: float, window: int | None) -> Tensor:
+    """[R, heads, N, value depth]: causal attention of the last N of the keys' positions over all of them."""
+    steps, context = query.shape[2], key.shape[2]
+    grouped = query.shape[1] != key.shape[1]
+    if window is None and steps == context:
+        return scaled_dot_product_attention(query, key, value, is_causal=True, scale=scale, enable_gqa=grouped)
+    at = torch.arange(context - steps, context, device=query.device)[:, None]
+    other = torch.arange(context, device=query.device)[None, :]
+    seen = other <= at
+    if window is not None:
+        seen &= other > at - window
+    return scaled_dot_product_attention(query, key, value, attn_mask=seen, scale=scale, enable_gqa=grouped)

@@ -218,6 +218,7 @@ class Session:
             run_all=self.objective.runs_silent_rows,
             mask_truncated=module.generation.mask_truncated,
             seed=module.seed,
+            shares_prompts=module.policy.shares_prompts,
         )
 
     def _score_buffer(self, collected: Collected) -> None:

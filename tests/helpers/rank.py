@@ -19,9 +19,9 @@ from grpo_lightning import create
 from grpo_lightning.auxiliary.supervised import Supervised
 from grpo_lightning.entropy_bonus import EntropyBonus
 from grpo_lightning.kl.base import KLTerm
-from grpo_lightning.policies.causal_lm import CausalLM
 from grpo_lightning.policies.lora import LoRA
 from grpo_lightning.settings import AuxiliaryTerm, Generation, Warmup
+from helpers.tiny_policy import WideNorms
 from helpers.tiny_run import fit, make_module
 
 
@@ -48,7 +48,7 @@ def run(model: str, folder: Path, ranks: int, kind: str) -> None:
     if kind == "group":
         settings |= {"loss": create("loss", "real"), "advantage": create("advantage", "otb")}
     lora = LoRA(rank=2) if kind == "lora" else None
-    module = make_module(CausalLM(model=model, dtype="float64", lora=lora), **settings)
+    module = make_module(WideNorms(model=model, dtype="float64", lora=lora), **settings)
     watch = fit(folder, module, max_steps=5, ranks=ranks)
     if module.global_rank == 0:
         metrics = [report.metrics for report in watch.reports]

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, GenerationConfig, LlamaConfig
+from typing_extensions import override
 
 from grpo_lightning.policies.causal_lm import CausalLM
 from grpo_lightning.policies.embedded import character_tokenizer
@@ -89,13 +90,21 @@ def save_model(
 
 def load_policy(model: str, **settings: Any) -> CausalLM:
     """A loaded policy; in float64 unless ``settings`` says otherwise."""
-    policy = CausalLM(model=model, **{"dtype": "float64", **settings})
+    policy = WideNorms(model=model, **{"dtype": "float64", **settings})
     with torch.random.fork_rng():
         torch.manual_seed(0)
         policy.load()
-    if policy.dtype == torch.float64:
-        widen_norms(policy.causal_lm)
     return policy
+
+
+class WideNorms(CausalLM):
+    """A causal language model whose float64 is float64 throughout."""
+
+    @override
+    def load(self) -> None:
+        super().load()
+        if self.dtype == torch.float64:
+            widen_norms(self.causal_lm)
 
 
 def widen_norms(model: torch.nn.Module) -> None:

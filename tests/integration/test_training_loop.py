@@ -29,7 +29,16 @@ from grpo_lightning.rollout.auxiliary import drawn_indices
 from grpo_lightning.settings import EvaluationSet, Generation, Warmup
 from grpo_lightning.types import Rollouts
 from helpers.hand_loss import HandLoss, HandRow, hand_loss
-from helpers.tiny_policy import EOS, gradients, load_policy, relative, row_distributions, save_model, small_llama
+from helpers.tiny_policy import (
+    EOS,
+    WideNorms,
+    gradients,
+    load_policy,
+    relative,
+    row_distributions,
+    save_model,
+    small_llama,
+)
 from helpers.tiny_run import PROMPTS, Watch, fit, make_module, spread
 
 
@@ -39,7 +48,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def policy_of(folder: str, **settings: Any) -> CausalLM:
-    return CausalLM(model=folder, **{"dtype": "float64", **settings})
+    return WideNorms(model=folder, **{"dtype": "float64", **settings})
 
 
 def group_advantages(policy: CausalLM, rollouts: Rollouts) -> list[float]:

@@ -50,6 +50,9 @@ def prompt_attention(
         scale: What products are multiplied by.
         window: Tokens that a token may look back on, itself included; ``None`` for all.
     """
+    if torch.is_autocast_enabled(query.device.type):  # as it does with the framework's own attention
+        narrow = torch.get_autocast_dtype(query.device.type)
+        query, key, value = query.to(narrow), key.to(narrow), value.to(narrow)
     longest = max(part.prompt + max(part.rows, default=0) for part in parts)
     hides = window is not None and window < longest
     if query.device.type != "cpu" or hides or value.shape[-1] != query.shape[-1]:
@@ -104,7 +107,9 @@ class _Merged(torch.autograd.Function):
     @staticmethod
     @override
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        query, key, value, output, total = ctx.saved_tensors
+        total, dtype = ctx.saved_tensors[-1], gradient.dtype
+        # The fused backward is several times slower in narrow types, and sums over rows want a wide one anyway.
+        query, key, value, output, gradient = (each.to(total) for each in (*ctx.saved_tensors[:-1], gradient))
         d_query, d_key, d_value = torch.zeros_like(query), torch.zeros_like(key), torch.zeros_like(value)
         for rows, keys, causal in _pieces(ctx.parts):
             pieces = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
@@ -120,7 +125,7 @@ class _Merged(torch.autograd.Function):
             )
             for whole, where, piece in zip((d_query, d_key, d_value), (rows, keys, keys), pieces, strict=True):
                 whole[:, :, where] += piece
-        return d_query, d_key, d_value, None, None
+        return d_query.to(dtype), d_key.to(dtype), d_value.to(dtype), None, None
 
 
 def _follow(

@@ -46,6 +46,11 @@ class Policy(nn.Module, Component, ABC):
         """Steps that a prompt and what follows it may have together."""
 
     @property
+    def shares_prompts(self) -> bool:
+        """Whether rows of one prompt run it once in :meth:`forward`: what a micro-batch costs is counted by it."""
+        return False
+
+    @property
     @abstractmethod
     def stop_ids(self) -> frozenset[int]:
         """Every step id that ends a turn."""

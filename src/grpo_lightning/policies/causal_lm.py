@@ -117,6 +117,11 @@ class CausalLM(Policy):
 
     @property
     @override
+    def shares_prompts(self) -> bool:
+        return self.layout == "shared"
+
+    @property
+    @override
     def stop_ids(self) -> frozenset[int]:
         found: set[int | None] = {self.tokenizer.eos_token_id}
         for config in (self.generation_config, self.config.get_text_config()):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from grpo_lightning.auxiliary.base import AuxiliaryLoss
@@ -13,8 +12,7 @@ from grpo_lightning.functional.packing import worst_case_bins
 from grpo_lightning.functional.seeding import addressed_permutation
 from grpo_lightning.policies.base import Policy
 from grpo_lightning.rollout import world
-from grpo_lightning.rollout.buffer import fit
-from grpo_lightning.rollout.scoring import row_costs
+from grpo_lightning.rollout.micro_batches import micro_batches
 from grpo_lightning.rollout.statistics import UpdateStatistics
 from grpo_lightning.settings import AuxiliaryTerm
 from grpo_lightning.types import Prompt, Rollouts
@@ -70,9 +68,10 @@ class AuxiliaryStream:
         indices = drawn_indices(update, source.rows, source.size, source.seed, source.stream)
         own = [indices[i] for i in world.block(len(indices))]
         rollouts = self.loss.rows(self.policy, [source.prompt(index) for index in own])
-        bins = fit(row_costs(rollouts, range(len(rollouts))), self.budget, self.micro_batches)
+        rows, shared = range(len(rollouts)), self.policy.shares_prompts
+        parts = micro_batches(rollouts, rows, self.budget, shared=shared, most=self.micro_batches)
         normaliser = sum(world.gather(self.loss.normaliser(rollouts)))
-        self._batch = AuxiliaryBatch(rollouts, [torch.tensor(part) for part in bins], normaliser)
+        self._batch = AuxiliaryBatch(rollouts, parts, normaliser)
         return self._batch
 
     def rows_of(self, index: int) -> Rollouts | None:

@@ -10,10 +10,9 @@ import torch
 from torch import Tensor
 
 from grpo_lightning.aggregations.base import Aggregation, UpdateRows
-from grpo_lightning.functional.packing import pack
 from grpo_lightning.functional.seeding import addressed_permutation
 from grpo_lightning.rollout.collector import Collected
-from grpo_lightning.rollout.scoring import row_costs
+from grpo_lightning.rollout.micro_batches import micro_batches
 from grpo_lightning.types import FinishReason, Rollouts
 
 
@@ -81,11 +80,13 @@ class BufferSettings:
     micro_batches: int
     """Micro-batches that an update may have."""
     whole_groups: bool
-    """Keep groups whole in a micro-batch."""
+    """Groups must be whole in a micro-batch."""
     run_all: bool
     """Some term needs rows of advantage 0 too."""
     mask_truncated: bool
     seed: int
+    shares_prompts: bool = False
+    """Rows of one prompt run it once."""
 
 
 class Buffer:
@@ -200,7 +201,15 @@ def fill(collected: Collected, settings: BufferSettings, rollout: int, version: 
                 rows = UpdateRows(table.lengths_R[in_update_R], table.group_R[in_update_R])
                 weights_R[in_update_R] = settings.aggregation.step_weights(rows)
             local = (in_update_R & run_R)[own].nonzero().squeeze(1)
-            plans.append(UpdatePlan(_micro_batches(rollouts, local, settings), weights_R[own]))
+            parts = micro_batches(
+                rollouts,
+                local.tolist(),
+                settings.budget,
+                shared=settings.shares_prompts,
+                most=settings.micro_batches,
+                whole_groups=settings.whole_groups,
+            )
+            plans.append(UpdatePlan(parts, weights_R[own]))
     return Buffer(rollouts, collected.advantages_S, plans, rewards_R=table.rewards_R[own], version=version)
 
 
@@ -209,24 +218,3 @@ def run_mask(collected: Collected, buffer: Buffer) -> Tensor:
     mask = torch.zeros(len(collected.rollouts), dtype=torch.bool)
     mask[buffer.run_rows()] = True
     return mask
-
-
-def _micro_batches(rollouts: Rollouts, rows: Tensor, settings: BufferSettings) -> list[Tensor]:
-    if rows.numel() == 0:  # of nothing, split makes one empty part
-        return []
-    if settings.whole_groups:
-        groups = [rows[rollouts.group_R[rows] == group] for group in torch.unique(rollouts.group_R[rows])]
-    else:
-        groups = list(torch.split(rows, 1))
-    costs = [sum(row_costs(rollouts, group.tolist())) for group in groups]
-    bins = fit(costs, settings.budget, settings.micro_batches)
-    return [torch.cat([groups[index] for index in part]) for part in bins]
-
-
-def fit(costs: Sequence[int], budget: int, most: int) -> list[list[int]]:
-    """Bins of at most ``budget`` tokens, or of as few more as make at most ``most`` bins."""
-    bins = pack(costs, budget)
-    while len(bins) > most:
-        budget = budget + max(1, budget // 8)
-        bins = pack(costs, budget)
-    return bins

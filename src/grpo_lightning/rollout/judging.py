@@ -16,7 +16,8 @@ from grpo_lightning.rewards.composer import compose, turn_rewards
 from grpo_lightning.rewards.counts import RewardCounts, add_counts
 from grpo_lightning.rewards.firewall import Firewall
 from grpo_lightning.rollout.credit import Credit, step_rewards
-from grpo_lightning.rollout.scoring import functionals_of_parts, packed, score_parts
+from grpo_lightning.rollout.micro_batches import micro_batches
+from grpo_lightning.rollout.scoring import functionals_of_parts, score_parts
 from grpo_lightning.rollout.table import local_table
 from grpo_lightning.selectors.base import Selector
 from grpo_lightning.transforms.base import Transform
@@ -94,7 +95,8 @@ class Judging:
         functionals: dict[str, Tensor] = {}
         penalty_S = kl_R = None
         if self.penalises or names:
-            parts = packed(rollouts, range(len(rollouts)), self.budget)
+            rows = range(len(rollouts))
+            parts = micro_batches(rollouts, rows, self.budget, shared=policy.shares_prompts)
             functionals = functionals_of_parts(policy, rollouts, parts, "current", names)
         if self.penalises and self.kl is not None:
             old_S = functionals["log_prob"]

@@ -7,16 +7,9 @@ from collections.abc import Collection, Sequence
 import torch
 from torch import Tensor
 
-from grpo_lightning.functional.packing import pack
 from grpo_lightning.policies.base import Policy, Weights
+from grpo_lightning.rollout.micro_batches import micro_batches
 from grpo_lightning.types import Rollouts
-
-
-def row_costs(rollouts: Rollouts, rows: Sequence[int]) -> list[int]:
-    """Tokens that each row puts into the model, its prompt included."""
-    prompts, actions = rollouts.prompts.lengths()[rollouts.prompt_R], rollouts.actions.lengths()
-    total = (prompts + actions).tolist()
-    return [total[row] for row in rows]
 
 
 def score(policy: Policy, rollouts: Rollouts, rows: Sequence[int], budget: int, weights: Weights) -> Tensor:
@@ -29,12 +22,8 @@ def score(policy: Policy, rollouts: Rollouts, rows: Sequence[int], budget: int, 
         budget: Tokens of a micro-batch.
         weights: ``current`` or ``reference``.
     """
-    return score_parts(policy, rollouts, packed(rollouts, rows, budget), weights)
-
-
-def packed(rollouts: Rollouts, rows: Sequence[int], budget: int) -> list[Tensor]:
-    """int64 row indices in micro-batches of at most ``budget`` tokens."""
-    return [torch.tensor([rows[i] for i in part]) for part in pack(row_costs(rollouts, rows), budget)]
+    parts = micro_batches(rollouts, rows, budget, shared=policy.shares_prompts)
+    return score_parts(policy, rollouts, parts, weights)
 
 
 def score_parts(policy: Policy, rollouts: Rollouts, parts: Sequence[Tensor], weights: Weights) -> Tensor:

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grpo_lightning.functional.packing import pack, worst_case_bins
+from grpo_lightning.functional.packing import pack, pack_sharing, worst_case_bins
 
 SIZES = st.lists(st.integers(0, 40), max_size=40)
 
@@ -50,3 +50,47 @@ def test_the_bound_by_hand() -> None:
 
 def test_the_bound_is_reached_by_equal_items() -> None:
     assert len(pack([3] * 11, capacity=8)) == worst_case_bins(11, largest=3, capacity=8)
+
+
+def cost(rows: list[int], prompts: list[int], prompt_sizes: list[int], sizes: list[int]) -> int:
+    return sum(sizes[row] for row in rows) + sum(prompt_sizes[prompt] for prompt in {prompts[row] for row in rows})
+
+
+def test_sharing_by_hand() -> None:
+    # Prompt 0 with its rows: 10 + 5; prompt 1: 10 + 7. Both need a bin; the larger one comes first.
+    assert pack_sharing([0, 0, 1, 1], [10, 10], [3, 2, 3, 4], capacity=17) == [[3, 2], [0, 1]]
+    assert pack_sharing([0, 0, 1, 1], [10, 10], [3, 2, 3, 4], capacity=32) == [[3, 2, 0, 1]]
+    # 10 + 9 is too much for 16. The row of 4 is taken first, and 3 does not fit beside it; 10 + 3 + 2 is more than 10 + 4.
+    assert pack_sharing([0, 0, 0], [10], [3, 2, 4], capacity=16) == [[0, 1], [2]]
+    assert pack_sharing([0, 0], [10], [3, 2], capacity=4) == [[0], [1]]
+    assert pack_sharing([], [10], [], capacity=4) == []
+
+
+def test_prompts_are_cut_at_bins_only_where_there_would_be_too_many() -> None:
+    prompts, sizes = [0] * 4 + [1] * 4 + [2] * 4, [2] * 12
+    # 1 + 8 each: two prompts do not fit 16, so three bins; row by row, the second prompt is in two.
+    assert [len(each) for each in pack_sharing(prompts, [1, 1, 1], sizes, capacity=16)] == [4, 4, 4]
+    assert pack_sharing(prompts, [1, 1, 1], sizes, capacity=16, most=2) == [[0, 1, 2, 3, 4, 5, 6], [7, 8, 9, 10, 11]]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    rows=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 20)), max_size=40),
+    prompt_sizes=st.lists(st.integers(1, 20), min_size=5, max_size=5),
+    capacity=st.integers(1, 90),
+)
+def test_sharing_keeps_the_capacity_and_the_bound(
+    rows: list[tuple[int, int]], prompt_sizes: list[int], capacity: int
+) -> None:
+    prompts, sizes = [row[0] for row in rows], [row[1] for row in rows]
+    largest = max((prompt_sizes[prompt] + size for prompt, size in rows), default=1)
+    most = worst_case_bins(len(rows), largest, capacity)
+    free, bounded = (pack_sharing(prompts, prompt_sizes, sizes, capacity, limit) for limit in (None, most))
+    for bins in (free, bounded):
+        assert sorted(index for each in bins for index in each) == list(range(len(rows)))
+        assert all(len(each) == 1 or cost(each, prompts, prompt_sizes, sizes) <= capacity for each in bins)
+    assert len(bounded) <= most
+    for prompt in set(prompts):
+        mine = [row for row in range(len(rows)) if prompts[row] == prompt]
+        if cost(mine, prompts, prompt_sizes, sizes) <= capacity:
+            assert sum(any(prompts[row] == prompt for row in each) for each in free) == 1

@@ -106,3 +106,12 @@ def test_narrow_types_are_off_by_their_rounding(dtype: torch.dtype, error: float
     found_grads = torch.autograd.grad(found, found_in, gradient.to(dtype))
     for one, two in zip(found_grads, torch.autograd.grad(wanted, wanted_in, gradient), strict=True):
         assert float((one.double() - two).norm() / two.norm()) < error
+
+
+def test_autocast_narrows_what_the_model_mixes() -> None:
+    """Positions widen queries and keys under autocast, and values stay narrow."""
+    query, key, value = inputs(6, 2, 8, 8, torch.float32)
+    narrow = [each.bfloat16() for each in (query, key, value)]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = prompt_attention(query, key, narrow[2], PARTS, scale=0.35)
+    assert torch.equal(found, prompt_attention(narrow[0], narrow[1], narrow[2], PARTS, scale=0.35))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from grpo_lightning.aggregations.base import Aggregation
 from grpo_lightning.aggregations.sequence_mean_token_mean import SequenceMeanTokenMean
 from grpo_lightning.aggregations.token_mean import TokenMean
-from grpo_lightning.rollout.buffer import Buffer, BufferSettings, fill, fit, run_mask
+from grpo_lightning.rollout.buffer import Buffer, BufferSettings, fill, run_mask
 from grpo_lightning.rollout.collector import Collected
 from grpo_lightning.rollout.table import GatheredTable
 from helpers.hand_loss import HandRow, to_collected
@@ -178,19 +178,6 @@ def test_every_row_is_run_once_and_within_the_budget(
             assert units == 1 or sum(2 + len(rows[i].actions) for i in batch) <= budget
             assert not whole_groups or not groups & groups_seen
             groups_seen |= groups
-
-
-@pytest.mark.parametrize("most", [1, 2, 3, 7])
-def test_fit_makes_at_most_so_many_bins(most: int) -> None:
-    costs = [9, 1, 5, 5, 3, 7, 2]
-    bins = fit(costs, 8, most)
-    assert len(bins) <= most
-    assert sorted(index for each in bins for index in each) == list(range(7))
-    assert fit([], 8, most) == []
-
-
-def test_fit_keeps_the_budget_where_it_can() -> None:
-    assert fit([4, 4, 4], 8, 2) == [[0, 1], [2]]
 
 
 def test_parts_are_the_micro_batches_of_all_updates() -> None:

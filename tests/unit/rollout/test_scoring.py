@@ -7,9 +7,9 @@ import copy
 import pytest
 import torch
 
-from grpo_lightning.functional.packing import pack
 from grpo_lightning.policies.causal_lm import CausalLM
-from grpo_lightning.rollout.scoring import row_costs, score, score_parts
+from grpo_lightning.rollout.micro_batches import micro_batches
+from grpo_lightning.rollout.scoring import score, score_parts
 from helpers.hand_loss import HandRow, example_rows, to_collected
 from helpers.tiny_policy import move, row_distributions, tiny_policy
 
@@ -36,12 +36,6 @@ def by_hand(policy: CausalLM, rows: list[HandRow], weights: str, run: list[int])
             for step, token in enumerate(row.actions):
                 values.append(float(lp[step, token]) if row.written[step] and index in run else 0.0)
     return torch.tensor(values, dtype=torch.float64)
-
-
-def test_costs_are_tokens_with_the_prompt(rows: list[HandRow]) -> None:
-    rollouts = to_collected(rows).rollouts
-    assert row_costs(rollouts, range(9)) == [len(row.prompt) + len(row.actions) for row in rows]
-    assert row_costs(rollouts, [8, 2]) == [7, 14]
 
 
 @pytest.mark.parametrize("weights", ["current", "reference"])
@@ -92,7 +86,7 @@ def test_a_row_keeps_its_first_value(rows: list[HandRow]) -> None:
 
 def test_rows_and_parts_agree(policy: CausalLM, rows: list[HandRow]) -> None:
     rollouts = to_collected(copy.deepcopy(rows)).rollouts
-    parts = [torch.tensor(part) for part in pack(row_costs(rollouts, range(9)), 30)]
+    parts = micro_batches(rollouts, range(9), 30, shared=policy.shares_prompts)
     assert torch.equal(
         score(policy, rollouts, range(9), 30, "current"), score_parts(policy, rollouts, parts, "current")
     )

@@ -57,15 +57,17 @@ class Layout:
     """How the rows of an update are laid out."""
 
     budget: int = 10_000
-    packed: bool = False
+    kind: str = "padded"
     order: tuple[int, ...] = (0, 1, 2, 3, 4, 5, 6, 7, 8)
 
 
 LAYOUTS = {
     "two micro-batches": Layout(budget=60),
     "a row each": Layout(budget=1),
-    "packed": Layout(packed=True),
-    "packed, in four": Layout(budget=30, packed=True),
+    "packed": Layout(kind="packed"),
+    "packed, in four": Layout(budget=30, kind="packed"),
+    "prompts shared": Layout(kind="shared"),
+    "prompts shared, in three, in reverse": Layout(budget=45, kind="shared", order=(8, 7, 6, 5, 4, 3, 2, 1, 0)),
     "in reverse": Layout(order=(8, 7, 6, 5, 4, 3, 2, 1, 0)),
     "shuffled, in four": Layout(budget=30, order=(3, 0, 8, 5, 1, 4, 2, 7, 6)),
 }
@@ -125,6 +127,7 @@ def filled(policy: CausalLM, rows: list[HandRow], objective: Objective, layout: 
         run_all=objective.runs_silent_rows,
         mask_truncated=False,
         seed=5,
+        shares_prompts=policy.shares_prompts,
     )
     buffer = fill(collected(rows, layout.order), settings, rollout=0, version=3)
     buffer.old_log_probs_S = old_log_probs(ordered)
@@ -135,7 +138,7 @@ def filled(policy: CausalLM, rows: list[HandRow], objective: Objective, layout: 
 
 def gradient(policy: CausalLM, rows: list[HandRow], objective: Objective, layout: Layout) -> dict[str, Tensor]:
     laid = copy.copy(policy)
-    laid.layout = "packed" if layout.packed else "padded"
+    laid.layout = layout.kind
     buffer = filled(laid, rows, objective, layout)
     seen = objective.preview(laid, buffer, 0, (5, 0)) if objective.needs_preview else None
     for index in range(len(buffer.plans[0].micro_batches)):

@@ -14,6 +14,9 @@ from grpo_lightning.errors import require, require_range
 from grpo_lightning.formula import Formula, number
 from grpo_lightning.functional.share import share
 
+TIE = 1e-6
+"""Share of an entropy that two equal ones may differ by when their rows are laid out in another way."""
+
 
 class HighEntropyMask(Correction):
     """1 at steps whose entropy is at least ``H*``, 0 at all others; ``H*`` is the entropy that the top ``fraction`` of the
@@ -21,9 +24,10 @@ class HighEntropyMask(Correction):
 
     Of the ``T`` trainable steps of the whole update on all ranks, ``H*`` is the entropy of rank ``1 + floor(fraction
     (T - 1))`` from the top: the steps that reach the linearly interpolated ``(1 - fraction)`` quantile. Steps that tie with
-    ``H*`` are all kept, so the choice knows no order; where more than the fraction is kept for that reason, as when most
-    entropies are exactly 0, so be it. At least one step is kept. The entropy is that of the distribution that the policy
-    chooses from as the update begins.
+    ``H*`` are all kept, so the choice knows no order; so are those below it by less than a millionth of it, for equal contexts
+    have equal entropies but for the rounding of the batch that they were run in. Where more than the fraction is kept for that
+    reason, as when most entropies are exactly 0, so be it. At least one step is kept. The entropy is that of the distribution
+    that the policy chooses from as the update begins.
 
     Source: Wang et al., arXiv 2506.01939, fraction 0.2. The paper takes the fraction of each batch and divides by the number
     of all steps, which ``denominator="original"`` does: with a mean over steps the loss has about ``fraction`` of its terms
@@ -68,7 +72,7 @@ class HighEntropyMask(Correction):
             return torch.zeros_like(inputs.old_log_probs_S)
         kept = 1 + share(self.fraction, steps - 1)
         least = entropy_S.kthvalue(steps - kept + 1).values
-        return (entropy_S >= least).to(inputs.old_log_probs_S.dtype)
+        return (entropy_S >= least - TIE * least).to(inputs.old_log_probs_S.dtype)
 
     @override
     def formula(self) -> Formula:

@@ -32,14 +32,14 @@ def inputs(rows: Rows, dtype: torch.dtype = torch.float64) -> CorrectionInputs:
 
 
 def reference(rows: Rows, fraction: float) -> list[float]:
-    """A step is kept if fewer than the wanted number of steps have a larger entropy."""
+    """A step is kept if fewer than the wanted number of steps have an entropy that is larger by a millionth of it."""
     everything = [each for row in rows for each in row]
     wanted = 1 + math.floor(Fraction(str(fraction)) * (len(everything) - 1))
     result = []
     for each in everything:
         larger = 0
         for other in everything:
-            larger += other > each
+            larger += other * (1 - 1e-6) > each
         result.append(1.0 if larger < wanted else 0.0)
     return result
 
@@ -63,6 +63,11 @@ def test_the_order_of_rows_changes_nothing(rows: list[Row], seed: Any) -> None:
     weights = HighEntropyMask()(inputs(entropies)).split(lengths)
     moved = HighEntropyMask()(inputs([entropies[index] for index in order]))
     assert moved.tolist() == torch.cat([weights[index] for index in order]).tolist()
+
+
+def test_entropies_that_differ_by_rounding_tie() -> None:
+    entropies = [[1.0, 2.0, 2.0 - 1e-7, 2.0 - 3e-6, 0.5]]
+    assert HighEntropyMask(fraction=0.01)(inputs(entropies)).tolist() == [0.0, 1.0, 1.0, 0.0, 0.0]
 
 
 def test_by_hand() -> None:

@@ -136,5 +136,14 @@ def _attention_size(module: Any) -> AttentionSize:
         int(heads),
         int(depth),
         int(getattr(module, "v_head_dim", None) or depth),
-        getattr(module, "sliding_window", None),
+        _window(module),
     )
+
+
+def _window(module: Any) -> int | None:
+    if hasattr(module, "sliding_window"):
+        return module.sliding_window  # type: ignore[no-any-return]
+    config: Any = getattr(module, "config", None)
+    kinds = getattr(config, "layer_types", None)
+    slides = kinds is None or kinds[module.layer_idx] == "sliding_attention"
+    return getattr(config, "sliding_window", None) if slides else None

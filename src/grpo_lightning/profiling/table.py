@@ -16,8 +16,8 @@ COLUMNS = ("phase", "calls", "tokens", "seconds", "seconds_max", "share", "gflop
 """``docs/profiling.md`` defines them."""
 ALL = "all"
 """The phase of the last line."""
-_FORMATS = {"calls": ",d", "tokens": ",d", "seconds": ".3f", "seconds_max": ".3f", "share": ".1%", "gflop": ",.1f",
-            "gflop_per_second": ",.1f", "gflop_again": ",.1f", "peak_mb": ",.0f", "padding": ".1%",
+_FORMATS = {"calls": ",d", "tokens": ",d", "seconds": ".3f", "seconds_max": ".3f", "share": ".1%", "gflop": ",.2f",
+            "gflop_per_second": ",.2f", "gflop_again": ",.2f", "peak_mb": ",.0f", "padding": ".1%",
             "duplicated": ".1%", "zero_signal": ".1%"}  # fmt: skip
 
 

@@ -49,7 +49,7 @@ def test_for_people() -> None:
     lines = two_ranks().markdown().splitlines()
     assert lines[:5] == ["# Profile", "", "- wall time: 5.000 s", "- updates: 4", ""]
     assert lines[5] == "| " + " | ".join(COLUMNS) + " |"
-    assert lines[7] == "| forward | 4 | 140 | 2.000 | 3.000 | 40.0% | 8.0 | 2.0 | 0.5 | 7 | 12.5% | 18.8% | 6.2% |"
+    assert lines[7] == "| forward | 4 | 140 | 2.000 | 3.000 | 40.0% | 8.00 | 2.00 | 0.50 | 7 | 12.5% | 18.8% | 6.2% |"
     assert lines[8] == "| rest | 2 |  | 2.500 | 4.000 | 50.0% |  |  |  |  |  |  |  |"
 
 

@@ -9,12 +9,15 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import torch
+
 from grpo_lightning.callbacks.phase_profile import PhaseProfile
 from helpers.tiny_runs import tiny_data, tiny_module, tiny_trainer
 
 
 def run(folder: Path, ranks: int) -> None:
     """Two updates of the warm-up, then a rollout of four."""
+    torch.manual_seed(0)
     trainer = tiny_trainer(
         folder,
         6,

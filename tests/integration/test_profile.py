@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,13 @@ from grpo_lightning.profiling.table import COLUMNS
 from helpers.launched_ranks import TESTS, rank_variables, run_ranks
 from helpers.tiny_runs import tiny_data, tiny_module, tiny_trainer, weights
 
+PAGE = (TESTS.parent / "docs" / "profiling.md").read_text()
+ABOUT = "".join(
+    line.split("|")[1]
+    for line in PAGE.partition("\n## Above the table\n")[2].partition("\n## ")[0].splitlines()
+    if line.startswith("| `")
+)
+"""The names that the page gives to the lines above the table."""
 TINY = TESTS / "conf" / "tiny.yaml"
 
 
@@ -50,6 +58,7 @@ def test_a_profiled_run_and_its_continuation(capsys: pytest.CaptureFixture[str])
     about, phases = read(run)
     # Two updates of the warm-up and two of GRPO, each a rollout of two groups of four.
     assert (about["updates"], about["rollouts"], about["ranks"]) == (4, 2, 1)
+    assert about.keys() - {"phases"} == set(re.findall(r"`(\w+)`", ABOUT)), "docs/profiling.md"
     assert about["rows_sampled"] == 2 * 2 * 4
     assert about["rows_sampled"] == about["rows_not_selected"] + about["rows_not_run"] + about["rows_run"]
     calls = {name: phases[name]["calls"] for name in ("reward", "reference_log_probs", "credit", "optimizer", "rest")}

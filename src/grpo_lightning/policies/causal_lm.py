@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import override
 
+from grpo_lightning import profiling
 from grpo_lightning.errors import ConfigError, require, require_range
 from grpo_lightning.functional.log_probs import chunked_functionals
 from grpo_lightning.policies import loading
@@ -23,7 +24,7 @@ from grpo_lightning.policies.layout import layouts, sequences
 from grpo_lightning.policies.lora import LoRA, merge_and_reset
 from grpo_lightning.policies.probes import head_is_apart, keeps_rows_apart
 from grpo_lightning.policies.text import TextCodec
-from grpo_lightning.types import Prompt, Rollouts
+from grpo_lightning.types import Prompt, Ragged, Rollouts
 
 log = logging.getLogger(__name__)
 
@@ -165,6 +166,8 @@ class CausalLM(Policy):
     ) -> dict[str, Tensor]:
         flat, predicts_S = sequences(rows)
         inputs = layouts()[self.layout](flat, predicts_S, self.device)
+        if profiling.active():
+            self._count(rows, flat, inputs.arguments["input_ids"])
         chosen_S = rows.actions.values[rows.trainable_S]
         steps = rows.trainable_S.nonzero().squeeze(1)
         exact = {}
@@ -176,17 +179,30 @@ class CausalLM(Policy):
                         "reference_hidden_SH": self._hidden(reference, inputs.arguments)[inputs.positions_S],
                         "reference_head": self._reference_head,
                     }
-            return chunked_functionals(
-                hidden_SH,
-                self._head(model),
-                chosen_S.to(self.device, torch.int64),
-                rows.temperature_R[rows.row_S][rows.trainable_S].to(self.device),
-                None if rows.support is None else rows.support.select(steps),
-                functionals,
-                observed=observed,
-                chunk=self.head_chunk,
-                **exact,  # type: ignore[arg-type]
-            )
+            with profiling.phase(profiling.HEAD):
+                profiling.count_head(self.causal_lm, len(steps), recomputed=len(steps) > self.head_chunk)
+                return chunked_functionals(
+                    hidden_SH,
+                    self._head(model),
+                    chosen_S.to(self.device, torch.int64),
+                    rows.temperature_R[rows.row_S][rows.trainable_S].to(self.device),
+                    None if rows.support is None else rows.support.select(steps),
+                    functionals,
+                    observed=observed,
+                    chunk=self.head_chunk,
+                    **exact,  # type: ignore[arg-type]
+                )
+
+    def _count(self, rows: Rollouts, flat: Ragged, ids: Tensor) -> None:
+        lengths_Q = torch.full((len(flat),), ids.shape[1]) if self.layout == "padded" else flat.lengths()
+        prompts_P = rows.prompts.lengths()
+        once = int(prompts_P[torch.unique(rows.prompt_R)].sum())
+        profiling.count_body(
+            self.causal_lm,
+            lengths_Q,
+            padding=ids.numel() - flat.values.shape[0],
+            duplicated=int(prompts_P[rows.prompt_R].sum()) - once,
+        )
 
     @contextlib.contextmanager
     def _weights(self, weights: Weights) -> Iterator[Any]:

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import torch
 from lightning.pytorch import Callback
+from lightning.pytorch.callbacks import ModelCheckpoint
 
-from grpo_lightning import create
+from grpo_lightning import create, profiling
 from grpo_lightning.callbacks.phase_profile import PhaseProfile
 from helpers.launched_ranks import TESTS, rank_variables, run_ranks
 from helpers.tiny_run import Watch
@@ -120,3 +121,12 @@ def test_two_ranks_run_the_tokens_of_one(tmp_path: Path) -> None:
         tokens[ranks] = {row["phase"]: row["tokens"] for row in data["phases"]}
     for name in ("prefill", "decode", "evaluation"):
         assert tokens[2][name] == tokens[1][name], name
+
+
+def test_every_phase_occurs(profiled: tuple[dict[str, Any], Watch, Dealt], tmp_path: Path) -> None:
+    save = ModelCheckpoint(tmp_path / "kept", every_n_train_steps=2, save_on_train_epoch_end=False)
+    trainer = tiny_trainer(tmp_path, 4, callbacks=[PhaseProfile(), save])
+    trainer.fit(tiny_module(loss=create("loss", "clip_cov")), datamodule=tiny_data(validate_every=2))
+    data = json.loads((tmp_path / "profile.json").read_text())
+    found = {row["phase"] for row in data["phases"]} | profiled[0].keys()
+    assert found == {*profiling.PHASES, "all"}

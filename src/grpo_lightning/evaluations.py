@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from grpo_lightning import profiling
 from grpo_lightning.data.datamodule import EvaluationBatch, GRPODataModule
 from grpo_lightning.evaluation import EvaluationMetrics
 from grpo_lightning.registry import build
@@ -64,6 +65,7 @@ class Evaluations:
         error, self._error = self._error, None
         world.raise_together(error)
 
+    @profiling.during(profiling.EVALUATION)
     def _evaluate(self, batch: EvaluationBatch, kind: str) -> list[EvaluatedRow]:
         name, version = batch.dataset, self.module.trainer.global_step
         settings = (self.data.validation if kind == "validation" else self.data.test)[name]
@@ -105,6 +107,7 @@ class Evaluations:
                 logger.log_metrics(metrics, step=step)
         return reports
 
+    @profiling.during(profiling.EVALUATION)
     def reports(self, kind: str) -> list[EvaluationReport]:
         """Reports of the sets evaluated since the last call; a collective."""
         self.raise_together()

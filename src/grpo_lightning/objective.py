@@ -195,6 +195,8 @@ class Objective:
 
     def _inputs(self, micro: MicroBatch, log_probs_S: Tensor, output: dict[str, Tensor]) -> LossInputs:
         rows, trainable_S = micro.rollouts, micro.rollouts.trainable_S
+        if micro.keep is not None:
+            micro.keep(log_probs_S.detach())
         old_S = log_probs_S.detach() if micro.old_log_probs_S is None else micro.old_log_probs_S.to(log_probs_S)
         return LossInputs(
             log_probs_S=log_probs_S,

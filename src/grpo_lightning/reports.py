@@ -54,7 +54,8 @@ class RolloutReport:
     sampled_steps: int
     """Steps that the policy wrote in all rounds, all ranks."""
     seconds: Mapping[str, float]
-    """Wall time by phase on this rank: ``generate``, ``reward``, ``score`` (passes without gradient), ``collect`` (all)."""
+    """Wall time by phase on this rank: ``generate``, ``reward``, ``score`` (passes without gradient), ``collect`` (all
+    of it, until rows are dealt into updates)."""
     samples: Sequence[Sample] = ()
     """Rows of a few groups of this rank."""
     kl_R: Tensor | None = None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from grpo_lightning import profiling
 from grpo_lightning.auxiliary.base import AuxiliaryLoss
 from grpo_lightning.callbacks.run_files import run_folder
 from grpo_lightning.data.datamodule import GRPODataModule
@@ -19,6 +20,7 @@ from grpo_lightning.rewards.firewall import Firewall
 from grpo_lightning.rollout import world
 from grpo_lightning.rollout.auxiliary import AuxiliaryRows, AuxiliaryStream, AuxiliaryStreams
 from grpo_lightning.rollout.buffer import Buffer, BufferSettings, Preview, fill, run_mask
+from grpo_lightning.rollout.buffer_scores import score_buffer
 from grpo_lightning.rollout.collector import Collected, Collector
 from grpo_lightning.rollout.judging import Judging
 from grpo_lightning.rollout.play import Group, PlaySettings
@@ -26,7 +28,7 @@ from grpo_lightning.rollout.progress import Committed, component_states
 from grpo_lightning.rollout.reference_file import NAME, read_reference, write_reference
 from grpo_lightning.rollout.samples import rollout_report
 from grpo_lightning.rollout.schedule import Schedule, WorkItem, micro_batches_needed
-from grpo_lightning.rollout.scoring import score_parts
+from grpo_lightning.rollout.silent import count_silent
 from grpo_lightning.rollout.statistics import UpdateStatistics
 from grpo_lightning.types import Prompt
 
@@ -184,14 +186,19 @@ class Session:
         """Before the first micro-batch of an update: make the rows of auxiliary losses, and look at the whole of it."""
         if item.stage == "warmup":
             assert self._warmup is not None
-            self._warmup.open(item.rollout)
+            with profiling.phase(profiling.AUXILIARY_ROWS):
+                self._warmup.open(item.rollout)
             return
         assert self.buffer is not None
-        self._beside.open(item.rollout * len(self.buffer.plans) + item.update)
+        with profiling.phase(profiling.AUXILIARY_ROWS):
+            self._beside.open(item.rollout * len(self.buffer.plans) + item.update)
         if self.objective.needs_preview:
-            address = (self.module.seed, item.rollout)
-            self._preview = self.objective.preview(self.module.policy, self.buffer, item.update, address)
+            with profiling.phase(profiling.PREVIEW):
+                count_silent(self.buffer, self.buffer.plans[item.update].micro_batches)
+                address = (self.module.seed, item.rollout)
+                self._preview = self.objective.preview(self.module.policy, self.buffer, item.update, address)
 
+    @profiling.during(profiling.CREDIT)
     def open_rollout(self, rollout: int) -> RolloutReport:
         """Sample, score and select a rollout, and deal it into updates."""
         module, update = self.module, self.module.trainer.global_step
@@ -199,10 +206,12 @@ class Session:
             self._freeze_reference()
         self._collector.submit(rollout, update)
         collected = self._collector.wait(rollout)
-        self.data.curriculum.observe(collected.prompts, collected.gathered.table)
-        self._adapt_kl(collected)
-        self.buffer = fill(collected, self._buffer_settings(), rollout, update)
-        self._score_buffer(collected)
+        with collected.timed("collect"):
+            self.data.curriculum.observe(collected.prompts, collected.gathered.table)
+            self._adapt_kl(collected)
+            self.buffer = fill(collected, self._buffer_settings(), rollout, update)
+            with collected.timed("score"):
+                score_buffer(module.policy, self.buffer, reference=self.objective.needs_reference_log_probs)
         run_R = run_mask(collected, self.buffer)
         return rollout_report(collected, run_R, rollout, update, module.advantage.compares)
 
@@ -221,16 +230,6 @@ class Session:
             shares_prompts=module.policy.shares_prompts,
         )
 
-    def _score_buffer(self, collected: Collected) -> None:
-        """Log-probabilities that the updates need and that do not change while they last."""
-        assert self.buffer is not None
-        policy, rollouts, parts = self.module.policy, self.buffer.rollouts, self.buffer.parts()
-        with collected.timed("score"):
-            if len(self.buffer.plans) > 1:
-                self.buffer.old_log_probs_S = score_parts(policy, rollouts, parts, "current")
-            if self.objective.needs_reference_log_probs:
-                self.buffer.reference_log_probs_S = score_parts(policy, rollouts, parts, "reference")
-
     def _freeze_reference(self) -> None:
         """The policy of now is the reference: written once, and named by its hash in every checkpoint."""
         policy, trainer = self.module.policy, self.module.trainer
@@ -242,6 +241,7 @@ class Session:
         digest = write_reference(path, state) if world.rank() == 0 else ""
         self.committed.reference = {"path": str(path.absolute()), "sha256": world.gather(digest)[0]}
 
+    @profiling.during(profiling.FORWARD)
     def micro_batch_loss(self, item: WorkItem, statistics: UpdateStatistics) -> Tensor | None:
         """The loss of a work item, with gradient; ``None`` where its update needs fewer micro-batches."""
         if item.stage == "warmup":
@@ -252,12 +252,12 @@ class Session:
         micro = self.buffer.micro_batch(item.update, item.micro_batch, self._preview)
         if micro is None:
             return None
+        count_silent(self.buffer, [self.buffer.plans[item.update].micro_batches[item.micro_batch]])
         return self.objective(self.module.policy, micro, statistics, self._beside.left_for_grpo)
 
     def _warmup_loss(self, item: WorkItem, statistics: UpdateStatistics) -> Tensor | None:
         assert self._warmup is not None
-        rows = self._warmup.rows_of(item.micro_batch)
-        if rows is None:
+        if (rows := self._warmup.rows_of(item.micro_batch)) is None:
             return None
         loss = self._warmup.value(rows)
         statistics.count(len(rows), int(rows.trainable_S.sum()))

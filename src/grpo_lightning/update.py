@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from grpo_lightning import profiling
 from grpo_lightning.errors import NonFiniteError
 from grpo_lightning.reports import UpdateReport
 from grpo_lightning.rollout import world
@@ -31,7 +32,9 @@ class RunningUpdate:
 
     def complete(self, learning_rate: float) -> None:
         """The optimizer has stepped: fill in the report."""
-        self.report.metrics |= self.statistics.reduce()
+        profiling.end(profiling.OPTIMIZER)
+        with profiling.phase(profiling.LOGGING):
+            self.report.metrics |= self.statistics.reduce()
         self.report.metrics["optim/learning_rate"] = learning_rate
         self.report.metrics["time/update"] = time.perf_counter() - self._started
 
@@ -70,6 +73,7 @@ def finish_gradient(module: nn.Module, update: RunningUpdate, non_finite: str) -
     Raises:
         NonFiniteError: Under ``stop``, on all ranks.
     """
+    profiling.begin(profiling.OPTIMIZER)  # until the update is complete
     norm = gradient_norm(module)
     values = [float(loss) for part in world.gather([float(loss) for loss in update.losses]) for loss in part]
     bad = [value for value in values if not torch.isfinite(torch.tensor(value))]

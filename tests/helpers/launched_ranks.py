@@ -33,7 +33,8 @@ def run_ranks(
     Raises:
         TimeoutError: If one has not ended after ``seconds``; all are killed, with all that they started.
     """
-    base = os.environ | {"PYTHONPATH": str(TESTS), "OMP_NUM_THREADS": "1"}
+    places = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
+    base = os.environ | {"PYTHONPATH": places, "OMP_NUM_THREADS": "1"}
     processes = [
         # A session of its own, so that nothing of it is left when it hangs.
         subprocess.Popen([sys.executable, *words], env=base | dict(variables), cwd=folder, text=True,

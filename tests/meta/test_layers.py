@@ -42,6 +42,7 @@ TOP_LEVEL = {
     "kinds": "foundation",
     "reports": "foundation",
     "formula": "foundation",
+    "profiling": "foundation",
     "steps": "foundation",
     "rollout_table": "foundation",
     "settings": "settings",

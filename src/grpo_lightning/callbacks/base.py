@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from lightning.pytorch import Callback, LightningModule, Trainer
 from typing_extensions import override
 
+from grpo_lightning import profiling
 from grpo_lightning.reports import EvaluationReport, RolloutReport, UpdateReport
 
 
@@ -41,6 +42,10 @@ class ReportCallback(Callback):
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         reports = outputs if isinstance(outputs, Mapping) else {}
+        with profiling.phase(profiling.LOGGING):
+            self._told(trainer, pl_module, reports)
+
+    def _told(self, trainer: Trainer, pl_module: LightningModule, reports: Mapping[str, Any]) -> None:
         rollout, update = reports.get("rollout"), reports.get("update")
         if isinstance(rollout, RolloutReport):
             if reports.get("evaluation"):  # made just before the rollout: trainer.global_step may have moved on
@@ -61,4 +66,5 @@ class ReportCallback(Callback):
     def _evaluated(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         reports = getattr(pl_module, "evaluation_reports", None)
         if reports:
-            self.on_evaluation(trainer, pl_module, stage, trainer.global_step, list(reports))
+            with profiling.phase(profiling.LOGGING):
+                self.on_evaluation(trainer, pl_module, stage, trainer.global_step, list(reports))

@@ -26,6 +26,11 @@ def samples_file(trainer: Trainer, stage: str) -> Path:
     return run_folder(trainer) / "samples" / f"{stage}.jsonl"
 
 
+def profile_file(trainer: Trainer) -> Path:
+    """The table of phases that ``fit --profile`` writes."""
+    return run_folder(trainer) / "profile.md"
+
+
 def run_files(trainer: Trainer) -> dict[str, str]:
     """What a run has left on the disk, by a name for people; only what is there."""
     found = {"run folder": run_folder(trainer)}
@@ -35,6 +40,7 @@ def run_files(trainer: Trainer) -> dict[str, str]:
         elif isinstance(logger, WandbLogger) and getattr(logger.experiment, "dir", None):
             found["wandb"] = Path(logger.experiment.dir).parent
     found["samples"] = samples_file(trainer, "train").parent
+    found["profile"] = profile_file(trainer)
     for checkpoint in trainer.checkpoint_callbacks:
         if isinstance(checkpoint, ModelCheckpoint):
             # Without a monitor, Lightning calls the newest checkpoint the best.

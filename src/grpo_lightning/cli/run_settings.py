@@ -59,6 +59,7 @@ class RunSettings:
         resume: Continue a run: ``auto`` for the newest one that has a checkpoint, or a checkpoint or run folder.
         run: Folder of the run to evaluate; by default the newest one.
         ckpt_path: Checkpoint to evaluate; by default the run's best, or else its last.
+        profile: Measure where time, memory and operations go: ``profile.md`` and ``profile.json`` in the run's folder.
         output: File that ``predict`` writes; by default ``predictions.jsonl`` in the run's folder.
         compat: Start from the settings of another system (``trl``, ``verl``, ``openrlhf``, ``nemo_rl``): what is written
             here lies over them.
@@ -75,6 +76,7 @@ class RunSettings:
     resume: str | None = None
     run: str | None = None
     ckpt_path: str | None = None
+    profile: bool = False
     output: str | None = None
     compat: str | None = None
     plugins: dict[str, str] | None = None
@@ -92,6 +94,7 @@ _BELONGS: dict[str, tuple[str, ...]] = {
     "resume": ("fit",),
     "run": ("validate", "test", "predict"),
     "ckpt_path": ("validate", "test", "predict"),
+    "profile": ("fit",),
     "output": ("predict",),
 }
 
@@ -109,7 +112,7 @@ def check_command(settings: RunSettings, command: str) -> None:
     """
     for name, commands in _BELONGS.items():
         value = getattr(settings, name)
-        if value is not None and not belongs_to(name, command):
+        if value not in (None, False) and not belongs_to(name, command):
             instead = " (to continue a run: --resume)" if name == "ckpt_path" else ""
             raise ConfigError(name, value, f"has no meaning for {command}",
                               f"it belongs to {', '.join(commands)}{instead}")  # fmt: skip

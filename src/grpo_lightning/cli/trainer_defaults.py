@@ -10,6 +10,7 @@ from lightning.pytorch import Callback
 from lightning.pytorch.callbacks import EarlyStopping
 from lightning.pytorch.loggers import Logger, WandbLogger
 
+from grpo_lightning.callbacks.phase_profile import PhaseProfile
 from grpo_lightning.cli.checkpoints import BestCheckpoint, LastCheckpoint
 from grpo_lightning.cli.csv_log import ContinuedCSVLogger
 from grpo_lightning.cli.run_folder import RunFolder
@@ -74,6 +75,8 @@ def run_callbacks(
     callbacks: list[Callback] = [each() for each in classes if each not in replaced]
     if command != "fit":
         return callbacks
+    if settings.profile:
+        callbacks.insert(0, PhaseProfile())  # before the report, which says where its table is
     # The reward, not the accuracy: it moves where answers get better and none is right yet.
     reward = f"validation/{validation[0]}/reward" if validation else None
     callbacks.append(LastCheckpoint(folder.checkpoints, every=settings.save_every))

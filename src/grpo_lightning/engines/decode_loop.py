@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
+from grpo_lightning import profiling
 from grpo_lightning.engines.base import Completions, Engine, GenerationRequest
 from grpo_lightning.engines.draw import draw
 from grpo_lightning.engines.rows import RowWriter
@@ -51,7 +52,21 @@ class DecodeLoop(Engine):
     def _decode(self, policy: Policy, request: GenerationRequest, rows: Tensor, writer: RowWriter) -> None:
         model: Any = policy.causal_lm
         contexts, context_Q = torch.unique_consecutive(request.context_Q[rows], return_inverse=True)
-        state = _prefill(model, request.contexts.select(contexts), context_Q, policy.device)  # type: ignore[arg-type]
+        with profiling.phase(profiling.PREFILL):
+            state = _prefill(model, request.contexts.select(contexts), context_Q, policy.device)  # type: ignore[arg-type]
+        with profiling.phase(profiling.DECODE):
+            self._write(policy, request, rows, writer, state, context_Q)
+
+    def _write(
+        self,
+        policy: Policy,
+        request: GenerationRequest,
+        rows: Tensor,
+        writer: RowWriter,
+        state: _DecodeState,
+        context_Q: Tensor,
+    ) -> None:
+        model: Any = policy.causal_lm
         logits, position = state.logits[context_Q], 0
         while rows.numel():
             address = torch.cat([request.address_QA[rows], torch.full((len(rows), 1), position)], dim=1)
@@ -97,6 +112,8 @@ class _DecodeState:
         if alive.shape[0] != self.mask_QL.shape[0]:
             self.cache.reorder_cache(alive)
             self.mask_QL, self.position_Q = self.mask_QL[alive], self.position_Q[alive]
+        profiling.count_body(model, torch.ones_like(self.position_Q), self.position_Q)
+        profiling.count_head(model, alive.shape[0])
         self.mask_QL = torch.cat([self.mask_QL, self.mask_QL.new_ones(alive.shape[0], 1)], dim=1)
         output = model(
             input_ids=token_Q[:, None].to(device),
@@ -113,6 +130,8 @@ def _prefill(model: Any, contexts: Ragged, context_Q: Tensor, device: torch.devi
     ids, mask = pad_left(contexts)
     ids, mask, context_Q = ids.to(device), mask.to(device), context_Q.to(device)
     positions = (mask.cumsum(1) - 1).clamp(min=0)
+    profiling.count_body(model, torch.full((len(contexts),), ids.shape[1]), padding=int((mask == 0).sum()))
+    profiling.count_head(model, len(contexts))
     output = model(input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=True, logits_to_keep=1)
     cache = getattr(output, _cache_name(model))
     cache.reorder_cache(context_Q)

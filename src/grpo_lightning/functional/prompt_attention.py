@@ -57,7 +57,7 @@ def prompt_attention(
     hides = window is not None and window < longest
     if query.device.type != "cpu" or hides or value.shape[-1] != query.shape[-1]:
         return _repeated(query, key, value, parts, scale, window if hides else None)
-    merged: Tensor = _Merged.apply(query, key, value, parts, scale)
+    merged: Tensor = _Merged.apply(query, key, value, parts, scale)  # type: ignore[no-untyped-call]
     return merged.transpose(1, 2)
 
 
@@ -88,7 +88,7 @@ class _Merged(torch.autograd.Function):
 
     @staticmethod
     @override
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any, query: Tensor, key: Tensor, value: Tensor, parts: tuple[PromptRows, ...], scale: float
     ) -> Tensor:
         output = torch.empty_like(query.transpose(1, 2)).transpose(1, 2)
@@ -106,7 +106,7 @@ class _Merged(torch.autograd.Function):
 
     @staticmethod
     @override
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         total, dtype = ctx.saved_tensors[-1], gradient.dtype
         # The fused backward is several times slower in narrow types, and sums over rows want a wide one anyway.
         query, key, value, output, gradient = (each.to(total) for each in (*ctx.saved_tensors[:-1], gradient))
@@ -158,12 +158,7 @@ def _repeated(
         outputs.append(_attend(query[:, :, own], key[:, :, own], value[:, :, own], scale, window))
         if part.rows:
             lengths, span = list(part.rows), slice(part.middle, part.end)
-            rows = [
-                torch.cat(
-                    [pad(each, (0, 0, 0, max(lengths) - each.shape[2])) for each in whole[:, :, span].split(lengths, 2)]
-                )
-                for whole in (query, key, value)
-            ]
+            rows = [_padded(whole[:, :, span], lengths) for whole in (query, key, value)]
             keys, values = (
                 torch.cat([whole[:, :, own].expand(len(lengths), -1, -1, -1), each], dim=2)
                 for whole, each in zip((key, value), rows[1:], strict=True)
@@ -173,6 +168,12 @@ def _repeated(
                 torch.cat([each[None, :, :length] for each, length in zip(found, lengths, strict=True)], dim=2)
             )
     return torch.cat(outputs, dim=2).transpose(1, 2)
+
+
+def _padded(flat: Tensor, lengths: list[int]) -> Tensor:
+    """[R, heads, longest, depth]: rows that lie end to end, padded behind."""
+    rows = torch.split(flat, lengths, dim=2)
+    return torch.cat([pad(each, (0, 0, 0, max(lengths) - each.shape[2])) for each in rows])
 
 
 def _attend(query: Tensor, key: Tensor, value: Tensor, scale: float, window: int | None) -> Tensor:

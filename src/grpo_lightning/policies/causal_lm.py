@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import override
 
+from grpo_lightning import profiling
 from grpo_lightning.errors import ConfigError, require, require_range
 from grpo_lightning.functional.log_probs import chunked_functionals
 from grpo_lightning.policies import loading
@@ -171,6 +172,7 @@ class CausalLM(Policy):
         observed: Collection[str] = (),
     ) -> dict[str, Tensor]:
         inputs = LAYOUTS[self.layout](rows, self.device)
+        inputs.work.count(self.causal_lm)
         chosen_S = rows.actions.values[rows.trainable_S]
         steps = rows.trainable_S.nonzero().squeeze(1)
         exact = {}
@@ -182,17 +184,19 @@ class CausalLM(Policy):
                         "reference_hidden_SH": self._hidden(reference, inputs),
                         "reference_head": self._reference_head,
                     }
-            return chunked_functionals(
-                hidden_SH,
-                self._head(model),
-                chosen_S.to(self.device, torch.int64),
-                rows.temperature_R[rows.row_S][rows.trainable_S].to(self.device),
-                None if rows.support is None else rows.support.select(steps),
-                functionals,
-                observed=observed,
-                chunk=self.head_chunk,
-                **exact,  # type: ignore[arg-type]
-            )
+            with profiling.phase(profiling.HEAD):
+                profiling.count_head(self.causal_lm, len(steps), recomputed=len(steps) > self.head_chunk)
+                return chunked_functionals(
+                    hidden_SH,
+                    self._head(model),
+                    chosen_S.to(self.device, torch.int64),
+                    rows.temperature_R[rows.row_S][rows.trainable_S].to(self.device),
+                    None if rows.support is None else rows.support.select(steps),
+                    functionals,
+                    observed=observed,
+                    chunk=self.head_chunk,
+                    **exact,  # type: ignore[arg-type]
+                )
 
     @contextlib.contextmanager
     def _weights(self, weights: Weights) -> Iterator[Any]:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from grpo_lightning import profiling
 from grpo_lightning.functional.prompt_attention import PromptRows, prompt_attention
 from grpo_lightning.policies.attention import attending
 from grpo_lightning.types import Ragged, Rollouts
@@ -23,6 +24,25 @@ class ModelInputs(Protocol):
 
 
 @dataclass(frozen=True)
+class Work:
+    """Positions that a layout runs. Q counts its stretches of tokens, padding included."""
+
+    lengths_Q: Tensor
+    """[Q] int64: positions of each stretch."""
+    past_Q: Tensor
+    """[Q] int64: positions before it that it reads, run in another stretch."""
+    padding: int = 0
+    """Positions that hold no token."""
+    duplicated: int = 0
+    """Tokens of prompts that are run in another row, too."""
+
+    def count(self, model: Any) -> None:
+        """Tell a profile, if one is made, of one pass of ``model``."""
+        if profiling.active():
+            profiling.count_body(model, self.lengths_Q, self.past_Q, padding=self.padding, duplicated=self.duplicated)
+
+
+@dataclass(frozen=True)
 class Sequences:
     """Rows as the model reads them."""
 
@@ -30,6 +50,7 @@ class Sequences:
     """Arguments of the model."""
     positions_S: Tensor
     """[trainable steps] int64: index into the flattened output positions."""
+    work: Work
 
     def outputs(self, model: Any, read: Callable[[Any], Tensor]) -> Tensor:
         """See :class:`ModelInputs`."""
@@ -93,7 +114,9 @@ def padded(rows: Rollouts, device: torch.device) -> Sequences:
     ids[inside] = flat.values
     row = torch.searchsorted(flat.offsets, predicts_S, right=True) - 1
     positions = row * width + predicts_S - flat.offsets[row]
-    return Sequences({"input_ids": ids.to(device)}, positions.to(device))
+    duplicated, lengths_Q = _duplicated(rows), torch.full((len(flat),), width)
+    work = Work(lengths_Q, lengths_Q * 0, ids.numel() - flat.values.shape[0], duplicated)
+    return Sequences({"input_ids": ids.to(device)}, positions.to(device), work)
 
 
 def packed(rows: Rollouts, device: torch.device) -> Sequences:
@@ -102,27 +125,31 @@ def packed(rows: Rollouts, device: torch.device) -> Sequences:
     starts = torch.repeat_interleave(flat.offsets[:-1], flat.lengths())
     positions = torch.arange(flat.values.shape[0]) - starts
     arguments = {"input_ids": flat.values[None, :].to(device), "position_ids": positions[None, :].to(device)}
-    return Sequences(arguments, predicts_S.to(device))
+    work = Work(flat.lengths(), flat.lengths() * 0, duplicated=_duplicated(rows))
+    return Sequences(arguments, predicts_S.to(device), work)
+
+
+def _duplicated(rows: Rollouts) -> int:
+    prompts_P = rows.prompts.lengths()
+    return int(prompts_P[rows.prompt_R].sum() - prompts_P[torch.unique(rows.prompt_R)].sum())
 
 
 def shared(rows: Rollouts, device: torch.device) -> FlatRows:
     """Each distinct prompt once, and behind it what its rows have written, end to end. Nothing is padded."""
-    read_R = read_steps(rows)
-    parts: list[PromptRows] = []
-    ids, positions = [], []
+    read_R, parts = read_steps(rows), list[PromptRows]()
+    ids, positions = list[Tensor](), list[Tensor]()
     begins_R, prompt_ends_R = torch.zeros(len(rows), dtype=torch.int64), torch.zeros(len(rows), dtype=torch.int64)
     for prompt in torch.unique(rows.prompt_R).tolist():
         members = (rows.prompt_R == prompt).nonzero().squeeze(1)
         tokens, read = rows.prompts[prompt], read_R[members].tolist()
         at = parts[-1].end if parts else 0
-        length, follow = tokens.shape[0], [steps for steps in read if steps]
+        length, follow = tokens.shape[0], tuple(steps for steps in read if steps)
         prompt_ends_R[members] = at + length - 1
         begins_R[members] = at + length + torch.tensor([0, *read]).cumsum(0)[:-1]
         ids += [tokens, *(rows.actions[row][:steps] for row, steps in zip(members.tolist(), read, strict=True))]
         positions += [torch.arange(length), *(torch.arange(length, length + steps) for steps in follow)]
         # What only one row follows needs no merging: it is one sequence.
-        part = PromptRows(at, length + follow[0], ()) if len(follow) == 1 else PromptRows(at, length, tuple(follow))
-        parts.append(part)
+        parts.append(PromptRows(at, length + follow[0], ()) if len(follow) == 1 else PromptRows(at, length, follow))
     row_S = rows.row_S
     local_S = torch.arange(row_S.shape[0]) - rows.actions.offsets[:-1][row_S]
     predicts_S = torch.where(local_S == 0, prompt_ends_R[row_S], begins_R[row_S] + local_S - 1)
@@ -130,7 +157,11 @@ def shared(rows: Rollouts, device: torch.device) -> FlatRows:
         "input_ids": torch.cat(ids).to(torch.int64)[None, :].to(device),
         "position_ids": torch.cat(positions)[None, :].to(device),
     }
-    return FlatRows(arguments, predicts_S[rows.trainable_S].to(device), tuple(parts))
+    work = Work(
+        torch.tensor([length for part in parts for length in (part.prompt, *part.rows)]),
+        torch.tensor([past for part in parts for past in (0, *(part.prompt for _ in part.rows))]),
+    )
+    return FlatRows(arguments, predicts_S[rows.trainable_S].to(device), work, tuple(parts))
 
 
 LAYOUTS: Mapping[str, Callable[[Rollouts, torch.device], Sequences]] = {

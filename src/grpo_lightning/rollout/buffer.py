@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -42,6 +43,8 @@ class MicroBatch:
     """Updates that the weights had seen when the rollout's updates began."""
     version: int = 0
     """Updates that the current weights have seen."""
+    keep: Callable[[Tensor], None] | None = None
+    """Told the log-probabilities that the policy gives, [S], where they are the old ones of updates to come."""
 
 
 @dataclass(frozen=True)
@@ -90,13 +93,14 @@ class BufferSettings:
 
 
 class Buffer:
-    """A rollout's rows on this rank and the plan of its updates. It does not change once it is filled.
+    """A rollout's rows on this rank and the plan of its updates. Once it is filled, only old log-probabilities are added: those
+    that the first update finds.
 
     Args:
         rollouts: This rank's rows.
         advantages_S: [S] float64 over all steps.
         plans: The updates in order.
-        old_log_probs_S: [S] over all steps, or ``None`` for one update.
+        old_log_probs_S: [S] over all steps, NaN for rows that the first update has yet to run, or ``None`` for one update.
         reference_log_probs_S: [S] over all steps, or ``None``.
         rewards_R: [R] float64: composed rewards.
         version: Updates that the weights had seen when the rollout's updates began.
@@ -128,13 +132,13 @@ class Buffer:
         if index >= len(plan.micro_batches):
             return None
         rows = plan.micro_batches[index]
-        steps = self.rollouts.trainable_steps(rows)
+        steps, old_S = self.rollouts.trainable_steps(rows), self.old_log_probs(rows)
         seen = seen or Preview(None, None, None)
         return MicroBatch(
             rollouts=self.rollouts.select(rows),
             weights_R=plan.weights_R[rows],
             advantages_S=self.advantages_S[steps],
-            old_log_probs_S=None if self.old_log_probs_S is None else self.old_log_probs_S[steps],
+            old_log_probs_S=old_S,
             reference_log_probs_S=None if self.reference_log_probs_S is None else self.reference_log_probs_S[steps],
             rewards_R=None if self.rewards_R is None else self.rewards_R[rows],
             plan_S=None if seen.plan_S is None else seen.plan_S[steps],
@@ -142,7 +146,24 @@ class Buffer:
             policy_weights_R=None if seen.weights_R is None else seen.weights_R[rows],
             old_version=self.version,
             version=self.version + update,
+            keep=partial(self._keep, steps) if old_S is None and self.old_log_probs_S is not None else None,
         )
+
+    def old_log_probs(self, rows: Tensor) -> Tensor | None:
+        """[trainable steps of ``rows``]: ``None`` where the weights have not moved since they sampled."""
+        if self.old_log_probs_S is None:
+            return None
+        old_S = self.old_log_probs_S[self.rollouts.trainable_steps(rows)]
+        return None if bool(old_S.isnan().any()) else old_S
+
+    def _keep(self, steps: Tensor, log_probs_S: Tensor) -> None:
+        assert self.old_log_probs_S is not None
+        self.old_log_probs_S[steps] = log_probs_S.to(self.old_log_probs_S)
+
+    def rows_of(self, update: int) -> Tensor:
+        """int64 rows that an update runs, ascending."""
+        rows = sorted({row for part in self.plans[update].micro_batches for row in part.tolist()})
+        return torch.tensor(rows, dtype=torch.int64)
 
     def run_rows(self) -> list[int]:
         """Rows that are in some micro-batch, ascending."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -12,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from grpo_lightning import profiling
 from grpo_lightning.rewards.counts import RewardCounts
 from grpo_lightning.rollout import world
 from grpo_lightning.rollout.credit import Credit, rollout_steps
@@ -52,7 +52,7 @@ class Collected:
     @contextmanager
     def timed(self, phase: str) -> Iterator[None]:
         """Add the time of a block to ``phase``."""
-        with _timed(self.seconds, phase):
+        with profiling.timed(self.seconds, phase):
             yield
 
 
@@ -89,7 +89,7 @@ class Collector:
         """The finished rollout ``rollout``."""
         prompts, version = self._submitted.pop(rollout)
         seconds: dict[str, float] = {}
-        with _timed(seconds, "collect"):
+        with profiling.timed(seconds, "collect"):
             collected = self._collect(rollout, prompts, version, seconds)
         collected.seconds = seconds
         return collected
@@ -145,17 +145,17 @@ class Collector:
             groups = [self._group(ordinal, prompts[ordinal]) for ordinal in ordinals]
             address: dict[str, Any] = {"rollout": rollout, "attempt": attempt, "version": version}
             try:
-                with _timed(seconds, "generate"):
+                with profiling.timed(seconds, "generate", profiling.GENERATE):
                     rollouts, episodes = play(self.settings, groups, **address, finished=self._finished(version))
                     greedy = None if self.greedy is None else play(self.greedy, groups, **address)
-                with _timed(seconds, "reward"):
+                with profiling.timed(seconds, "reward", profiling.REWARD):
                     stage = self.settings.stream
                     judged = self.judging.table(rollouts, episodes, version, stage, counts)
                     table = judged.table
                     if greedy is not None:
                         compared = self.judging.table(*greedy, version, stage, counts)
                         table = judged.with_greedy(compared, self.settings.members)
-                with _timed(seconds, "score"):
+                with profiling.timed(seconds, "score"):
                     table, credit, kl_R = self.judging.account(self.settings.policy, rollouts, table, judged.earned)
             except Exception as raised:
                 self.judging.firewall.close()  # what was submitted of this rollout has nobody to wait for it
@@ -250,12 +250,3 @@ def _largest(advantages_S: Tensor, rollouts: Rollouts) -> Tensor:
     high_R = zeros_R.scatter_reduce(0, rollouts.row_S, steps_S, "amax")
     low_R = zeros_R.scatter_reduce(0, rollouts.row_S, steps_S, "amin")
     return torch.cat(world.gather(torch.where(high_R >= -low_R, high_R, low_R)))
-
-
-@contextmanager
-def _timed(seconds: dict[str, float], phase: str) -> Iterator[None]:
-    start = time.perf_counter()
-    try:
-        yield
-    finally:
-        seconds[phase] = seconds.get(phase, 0.0) + time.perf_counter() - start

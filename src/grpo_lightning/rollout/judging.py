@@ -9,6 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from grpo_lightning import profiling
 from grpo_lightning.advantages.base import Advantage
 from grpo_lightning.kl.base import KLInputs, KLTerm
 from grpo_lightning.policies.base import Policy
@@ -97,10 +98,12 @@ class Judging:
         if self.penalises or names:
             rows = range(len(rollouts))
             parts = micro_batches(rollouts, rows, self.budget, shared=policy.shares_prompts)
-            functionals = functionals_of_parts(policy, rollouts, parts, "current", names)
+            with profiling.phase(profiling.OLD_LOG_PROBS):
+                functionals = functionals_of_parts(policy, rollouts, parts, "current", names)
         if self.penalises and self.kl is not None:
             old_S = functionals["log_prob"]
-            reference_S = score_parts(policy, rollouts, parts, "reference")
+            with profiling.phase(profiling.REFERENCE_LOG_PROBS):
+                reference_S = score_parts(policy, rollouts, parts, "reference")
             values_S = self.kl.estimator(KLInputs(old_S, reference_S, old_S)).double()
             values_S = torch.where(rollouts.trainable_S, values_S, 0.0)
             kl_R = torch.zeros(len(rollouts), dtype=torch.float64).index_add_(0, rollouts.row_S, values_S)

@@ -32,14 +32,14 @@ def update_steps(
         address: (seed, rollout), of which the draws are a function.
     """
     rollouts, parts = buffer.rollouts, buffer.plans[update].micro_batches
-    rows = torch.tensor(sorted(row for part in parts for row in part.tolist()), dtype=torch.int64)
+    rows = buffer.rows_of(update)
     values = functionals_of_parts(policy, rollouts, parts, "current", names)
     steps = rollouts.trainable_steps(rows)
     lengths_R = rollouts.lengths_R[rows]
-    old_S = values["log_prob"] if buffer.old_log_probs_S is None else buffer.old_log_probs_S
+    old_S = buffer.old_log_probs(rows)
     own = {
         "log_probs_S": values["log_prob"][steps],
-        "old_log_probs_S": old_S[steps],
+        "old_log_probs_S": values["log_prob"][steps] if old_S is None else old_S,
         "behaviour_log_probs_S": rollouts.behaviour_log_probs_S[steps],
         "advantages_S": buffer.advantages_S[steps],
         "lengths_R": lengths_R,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from lightning.pytorch.loggers import CSVLogger, WandbLogger
 
-from grpo_lightning.callbacks.run_files import run_files, run_folder, samples_file
+from grpo_lightning.callbacks.run_files import profile_file, run_files, run_folder, samples_file
 from helpers.run_reports import ReportingModule, make_trainer
 
 
@@ -23,6 +23,8 @@ def test_only_what_exists_is_named(tmp_path: Path) -> None:
     assert run_files(trainer) == {}
     samples_file(trainer, "train").parent.mkdir(parents=True)
     assert set(run_files(trainer)) == {"run folder", "samples"}
+    profile_file(trainer).write_text("")
+    assert run_files(trainer)["profile"] == str(Path(logger.log_dir) / "profile.md")
 
 
 def test_wandb_folder_is_named(wandb_folder: Path) -> None:

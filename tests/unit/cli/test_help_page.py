@@ -33,7 +33,7 @@ def test_settings_of_other_commands_are_left_out() -> None:
         names = {item.name for item in fields(RunSettings)}
         return {word.removeprefix("--") for line in page(command) for word in line.split()[:1]} & names
 
-    assert "resume" in run_settings("fit")
+    assert {"resume", "profile"} <= run_settings("fit")
     assert "output" not in run_settings("fit")
     assert "output" in run_settings("predict")
-    assert "resume" not in run_settings("test")
+    assert not {"resume", "profile"} & run_settings("test")

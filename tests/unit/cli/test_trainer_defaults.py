@@ -7,6 +7,7 @@ import pytest
 from lightning.pytorch.callbacks import EarlyStopping
 from lightning.pytorch.loggers import WandbLogger
 
+from grpo_lightning.callbacks.phase_profile import PhaseProfile
 from grpo_lightning.callbacks.sample_log import SampleLog
 from grpo_lightning.cli.checkpoints import BestCheckpoint, LastCheckpoint
 from grpo_lightning.cli.csv_log import ContinuedCSVLogger
@@ -21,6 +22,11 @@ def callbacks(
     tmp_path: Path, command: str, settings: RunSettings, validation: list[str], given: Any = None
 ) -> list[Any]:
     return list(run_callbacks(RunFolder(tmp_path), settings, command, validation, given, built_ins()))
+
+
+def test_the_profile_comes_before_the_report_that_names_its_file(tmp_path: Path) -> None:
+    assert isinstance(callbacks(tmp_path, "fit", RunSettings(profile=True), [])[0], PhaseProfile)
+    assert not [each for each in callbacks(tmp_path, "fit", RunSettings(), []) if isinstance(each, PhaseProfile)]
 
 
 def test_callbacks_of_fit(tmp_path: Path) -> None:

@@ -107,9 +107,10 @@ class _Merged(torch.autograd.Function):
     @staticmethod
     @override
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        total, dtype = ctx.saved_tensors[-1], gradient.dtype
+        *saved, total = ctx.saved_tensors
+        dtype = gradient.dtype
         # The fused backward is several times slower in narrow types, and sums over rows want a wide one anyway.
-        query, key, value, output, gradient = (each.to(total) for each in (*ctx.saved_tensors[:-1], gradient))
+        query, key, value, output, gradient = (each.to(total) for each in (*saved, gradient))
         d_query, d_key, d_value = torch.zeros_like(query), torch.zeros_like(key), torch.zeros_like(value)
         for rows, keys, causal in _pieces(ctx.parts):
             pieces = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol
 
@@ -36,7 +37,35 @@ class Attention(Protocol):
         """
 
 
-_current: ContextVar[Attention] = ContextVar("grpo_lightning_attention")
+@dataclass(frozen=True)
+class Installed:
+    """An attention, and the configurations by which a model finds it."""
+
+    attention: Attention
+    configs: tuple[Any, ...]
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """Let the model attend by it. May be entered again, in backward passes too."""
+        _register()
+        before = [config._attn_implementation for config in self.configs]
+        token = _current.set(self)
+        try:
+            for config in self.configs:
+                config._attn_implementation = NAME
+            yield
+        finally:
+            _current.reset(token)
+            for config, implementation in zip(self.configs, before, strict=True):
+                config._attn_implementation = implementation
+
+
+_current: ContextVar[Installed | None] = ContextVar("grpo_lightning_attention", default=None)
+
+
+def installed() -> Installed | None:
+    """The attention that is in use here."""
+    return _current.get()
 
 
 @contextmanager
@@ -47,9 +76,6 @@ def attending(model: Any, attention: Attention) -> Iterator[None]:
         AttentionRefusedError: If the model never asks, or adds something of its own to attention (soft caps, sinks, biases by
             distance).
     """
-    _register()
-    configs = {id(module.config): module.config for module in model.modules() if hasattr(module, "config")}
-    before = [(config, config._attn_implementation) for config in configs.values()]
     asked = False
 
     def ask(*arguments: Any, **named: Any) -> Tensor:
@@ -57,17 +83,11 @@ def attending(model: Any, attention: Attention) -> Iterator[None]:
         asked = True
         return attention(*arguments, **named)
 
-    token = _current.set(ask)
-    try:
-        for config, _ in before:
-            config._attn_implementation = NAME
+    configs = {id(module.config): module.config for module in model.modules() if hasattr(module, "config")}
+    with Installed(ask, tuple(configs.values())).active():
         yield
-        if not asked:
-            raise AttentionRefusedError(f"{type(model).__name__} attends in a way of its own")
-    finally:
-        _current.reset(token)
-        for config, implementation in before:
-            config._attn_implementation = implementation
+    if not asked:
+        raise AttentionRefusedError(f"{type(model).__name__} attends in a way of its own")
 
 
 _KNOWN = {"dropout", "is_causal", "position_ids", "use_cache", "output_attentions", "output_hidden_states", "return_dict",
@@ -91,7 +111,9 @@ def _attend(
     if query.shape[0] != 1 or query.shape[2] != key.shape[2]:
         raise AttentionRefusedError(f"{type(module).__name__} does not attend between the tokens of one flat sequence")
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    output = _current.get()(module.layer_idx, query, key, value, scale=scale, window=sliding_window)
+    here = installed()
+    assert here is not None
+    output = here.attention(module.layer_idx, query, key, value, scale=scale, window=sliding_window)
     return output, None
 
 

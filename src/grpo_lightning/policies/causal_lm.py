@@ -17,6 +17,7 @@ from grpo_lightning import profiling
 from grpo_lightning.errors import ConfigError, require, require_range
 from grpo_lightning.functional.log_probs import chunked_functionals
 from grpo_lightning.policies import loading
+from grpo_lightning.policies.activation_checkpointing import checkpoint_layers
 from grpo_lightning.policies.addresses import resolve_address
 from grpo_lightning.policies.base import Policy, Weights
 from grpo_lightning.policies.dropout import disable_in_config, disable_in_modules
@@ -45,6 +46,8 @@ class CausalLM(Policy):
         attention: Attention implementation of transformers; ``auto`` for the one that it chooses for the model.
         dtype: Type of the weights.
         head_chunk: Steps whose logits may exist at once.
+        activation_checkpointing: Keep only what goes into each layer, and run the layer again in the backward pass: less
+            memory for about a third more time.
         revision: Revision of a hub model.
         trust_remote_code: Run code that comes with a hub model.
     """
@@ -62,6 +65,7 @@ class CausalLM(Policy):
         attention: str = "auto",
         dtype: Literal["float32", "bfloat16", "float16", "float64"] = "float32",
         head_chunk: int = 2048,
+        activation_checkpointing: bool = False,
         revision: str | None = None,
         trust_remote_code: bool = False,
     ) -> None:
@@ -73,7 +77,7 @@ class CausalLM(Policy):
         self.lora, self.template, self.attention = lora, dict(template or {}), attention
         self.layout: str = layout
         self.dtype: torch.dtype = getattr(torch, dtype)
-        self.head_chunk = head_chunk
+        self.head_chunk, self.activation_checkpointing = head_chunk, activation_checkpointing
         self.hub_arguments = {"revision": revision, "trust_remote_code": trust_remote_code}
         self.prepared = False
         self.model: Any = None
@@ -104,6 +108,8 @@ class CausalLM(Policy):
         if self.layout == "auto":
             self.layout = "packed" if "flash" in self.attention else "shared"
         self._probe()
+        if self.activation_checkpointing:
+            checkpoint_layers(self.model)
 
     @property
     def causal_lm(self) -> Any:

@@ -83,10 +83,10 @@ def shares_prompts(model: Any, ids: Tensor) -> str:
     hidden = torch.arange(last.end) < last.start
     hidden[last.middle : last.middle + last.rows[0]] = True
     try:
-        if _differs(together(), padded(rows, ids.device).outputs(model, _logits)):
-            return "its logits differ from those of rows by themselves"
         if _knows(model, together, slice(-written, None), hidden):
             return "a row shows in the rows behind it"
+        if _differs(together(), padded(rows, ids.device).outputs(model, _logits)):
+            return "its logits differ from those of rows by themselves"
     except Exception as error:  # whatever a model does to attention that is not its own
         return str(error) or type(error).__name__
     return ""

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from transformers import AutoModelForCausalLM
 
-from grpo_lightning.policies.probes import head_is_apart, keeps_rows_apart
+from grpo_lightning.policies.probes import head_is_apart, keeps_rows_apart, shares_prompts
 from helpers.families import APART_ONLY, BENT_HEADS, FAMILIES, family_config
 from helpers.tiny_policy import tiny_policy
 
@@ -56,3 +56,14 @@ def test_packing_is_judged_rightly_on_fresh_weights(fresh: str) -> None:
         model = AutoModelForCausalLM.from_config(family_config(fresh)).eval()
     with torch.no_grad():
         assert keeps_rows_apart(model, torch.arange(16).reshape(2, 8)) == (fresh not in APART_ONLY)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("fresh", [*FAMILIES, *BENT_HEADS, *APART_ONLY])
+def test_sharing_is_judged_rightly_on_fresh_weights(fresh: str, dtype: torch.dtype) -> None:
+    """In a narrow type, too, where what leaks is far below the rounding of the outputs."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = AutoModelForCausalLM.from_config(family_config(fresh), dtype=dtype).eval()
+    with torch.no_grad():
+        assert bool(shares_prompts(model, torch.arange(16).reshape(2, 8))) == (fresh in ("gemma2", "bloom", "lfm2"))

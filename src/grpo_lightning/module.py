@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-from functools import partial
 from typing import Any, Literal, cast
 
-import torch
 from lightning.pytorch import Callback, LightningModule
 from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
 from typing_extensions import override
@@ -37,7 +35,7 @@ from grpo_lightning.selectors.base import Selector
 from grpo_lightning.session import Session
 from grpo_lightning.settings import AuxiliaryTerm, Generation, Warmup, named_terms
 from grpo_lightning.transforms.base import Transform
-from grpo_lightning.update import RunningUpdate, finish_gradient, stage_learning_rate, untouched, with_schedule
+from grpo_lightning.update import RunningUpdate, finish_and_clip, optimizers, stage_learning_rate, untouched
 
 
 class GRPOModule(LightningModule):
@@ -158,9 +156,7 @@ class GRPOModule(LightningModule):
 
     @override
     def configure_optimizers(self) -> Any:
-        parameters = [parameter for parameter in self.parameters() if parameter.requires_grad]
-        make = self._optimizer or partial(torch.optim.AdamW, lr=self.learning_rate, weight_decay=0.0)
-        return with_schedule(make(parameters), self._lr_scheduler)
+        return optimizers(self, self._optimizer, self._lr_scheduler)
 
     @override
     def configure_callbacks(self) -> list[Callback]:
@@ -196,8 +192,8 @@ class GRPOModule(LightningModule):
     def configure_gradient_clipping(
         self, optimizer: Any, gradient_clip_val: float | None = None, gradient_clip_algorithm: str | None = None
     ) -> None:
-        if finish_gradient(self, self._update, self.non_finite):
-            self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
+        algorithm = gradient_clip_algorithm
+        finish_and_clip(self, self._update, self.non_finite, optimizer, gradient_clip_val, algorithm)
 
     @override
     def optimizer_step(self, epoch: int, batch_idx: int, optimizer: Any, optimizer_closure: Any = None) -> None:

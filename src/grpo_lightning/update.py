@@ -39,6 +39,25 @@ class RunningUpdate:
         self.report.metrics["time/update"] = time.perf_counter() - self._started
 
 
+def optimizers(module: Any, make: Callable[[Any], Any] | None, lr_scheduler: Callable[[Any], Any] | None) -> Any:
+    """What ``configure_optimizers`` returns: the optimizer of all that trains, by default :func:`default_optimizer`."""
+    parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    made = default_optimizer(module, parameters, module.learning_rate) if make is None else make(parameters)
+    return with_schedule(made, lr_scheduler)
+
+
+def default_optimizer(module: Any, parameters: list[nn.Parameter], learning_rate: float) -> torch.optim.Optimizer:
+    """AdamW without weight decay, in its fused form where nothing has to come between gradient and step.
+
+    The fused form reads and writes each number once; one that unscales gradients by itself would hide them from clipping.
+    """
+    precision = getattr(module.trainer, "precision_plugin", None)
+    plain = not any(hasattr(parameter, "full_tensor") for parameter in parameters)
+    fused = plain and getattr(precision, "scaler", None) is None
+    fused = fused and all(parameter.device.type in ("cpu", "cuda") for parameter in parameters)
+    return torch.optim.AdamW(parameters, lr=learning_rate, weight_decay=0.0, fused=fused)
+
+
 def with_schedule(optimizer: Any, lr_scheduler: Callable[[Any], Any] | None) -> Any:
     """What ``configure_optimizers`` returns: the optimizer, with a schedule that is stepped every update."""
     if lr_scheduler is None:
@@ -89,6 +108,29 @@ def finish_gradient(module: nn.Module, update: RunningUpdate, non_finite: str) -
             parameter.grad = None
     update.report.metrics |= {"optim/grad_norm": norm, "optim/skipped": float(not finite)}
     return finite and norm > 0.0
+
+
+def finish_and_clip(
+    module: Any, update: RunningUpdate, non_finite: str, optimizer: Any, limit: float | None, algorithm: str | None
+) -> None:
+    """:func:`finish_gradient`, and then clip what is left, whose norm is known by then and not computed again.
+
+    Args:
+        module: What is trained.
+        update: The update.
+        non_finite: ``stop`` or ``skip``.
+        optimizer: What Lightning clips for.
+        limit: Norm, or value, that the gradient is clipped to; ``None`` or 0 leaves it as it is.
+        algorithm: ``norm`` (also ``None``) or ``value``.
+    """
+    if not finish_gradient(module, update, non_finite):
+        return
+    parameters = [parameter for parameter in module.parameters() if parameter.grad is not None]
+    if algorithm == "value" or any(hasattr(parameter.grad, "full_tensor") for parameter in parameters):
+        module.clip_gradients(optimizer, limit, algorithm)
+    elif limit:
+        norm = torch.tensor(update.report.metrics["optim/grad_norm"])
+        torch.nn.utils.clip_grads_with_norm_(parameters, limit, norm)
 
 
 @contextmanager

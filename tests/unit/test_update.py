@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,8 @@ from grpo_lightning.reports import UpdateReport
 from grpo_lightning.rollout import world
 from grpo_lightning.update import (
     RunningUpdate,
+    default_optimizer,
+    finish_and_clip,
     finish_gradient,
     gradient_norm,
     stage_learning_rate,
@@ -130,6 +133,47 @@ def test_an_optimizer_leaves_alone_what_has_no_gradient(make: Any) -> None:
     finish_gradient(module, update_with(0.0), "stop")
     optimizer.step()
     assert torch.equal(module.p0, before)
+
+
+@pytest.mark.parametrize(("limit", "scale"), [(2.0, 0.4), (5.5, 1.0), (None, 1.0), (0.0, 1.0)])
+def test_clipping_uses_the_norm_that_is_known(
+    limit: float | None, scale: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The gradient (3, 0), (0, 4) has the norm 5; it is taken once."""
+    module, taken = module_with([3.0, 0.0], None, [0.0, 4.0]), []
+    monkeypatch.setattr("grpo_lightning.update.gradient_norm", lambda given: taken.append(given) or 5.0)
+    finish_and_clip(module, update_with(1.0), "stop", None, limit, None)
+    assert taken == [module]
+    assert module.p0.grad.tolist() == pytest.approx([3.0 * scale, 0.0])  # type: ignore[union-attr, operator]
+    assert module.p2.grad.tolist() == pytest.approx([0.0, 4.0 * scale])  # type: ignore[union-attr, operator]
+
+
+def test_clipping_by_value_is_the_trainers() -> None:
+    asked = []
+    module = module_with([3.0, 0.0])
+    module.clip_gradients = lambda *arguments: asked.append(arguments)
+    finish_and_clip(module, update_with(1.0), "stop", "optimizer", 0.5, "value")
+    finish_and_clip(module_with([NAN, 0.0]), update_with(1.0), "skip", "optimizer", 0.5, "value")
+    assert asked == [("optimizer", 0.5, "value")]
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("scaler", [None, "scaler"])
+def test_the_default_optimizer_is_adam_by_hand(dtype: torch.dtype, scaler: str | None) -> None:
+    weight = nn.Parameter(torch.tensor([1.0, -2.0, 0.5], dtype=dtype))
+    module = nn.Module()
+    module.trainer = SimpleNamespace(precision_plugin=SimpleNamespace(scaler=scaler))
+    optimizer = default_optimizer(module, [weight], 0.1)
+    assert bool(optimizer.defaults["fused"]) == (scaler is None)
+    values, first, second = [1.0, -2.0, 0.5], [0.0] * 3, [0.0] * 3
+    for step, gradient in enumerate(([0.3, -1.0, 0.0], [-0.2, 0.5, 2.0], [0.1, 0.1, 0.1]), start=1):
+        weight.grad = torch.tensor(gradient, dtype=dtype)
+        optimizer.step()
+        for i, g in enumerate(gradient):
+            first[i], second[i] = 0.9 * first[i] + 0.1 * g, 0.999 * second[i] + 0.001 * g * g
+            size = math.sqrt(second[i] / (1 - 0.999**step)) + 1e-8
+            values[i] -= 0.1 * first[i] / (1 - 0.9**step) / size
+        assert weight.tolist() == pytest.approx(values, abs=1e-12 if dtype == torch.float64 else 1e-6)
 
 
 def test_learning_rate_of_a_stage() -> None:

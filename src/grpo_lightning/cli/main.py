@@ -33,6 +33,8 @@ def main(words: Sequence[str] | None = None) -> int:
     Returns:
         0, or 1 for a fault of the run, 2 for a fault of its configuration, 130 for a run that was stopped.
     """
+    # torch reads it when it first asks for memory: large pages, or every tensor of a pass is paid for page by page.
+    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
     debug = os.environ.get(DEBUG, "") not in ("", "0")
     try:
         return _dispatch(list(sys.argv[1:] if words is None else words))

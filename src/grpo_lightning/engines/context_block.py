@@ -82,8 +82,8 @@ class BlockRows:
         length = max(self.block.lengths)
         keys, values = keys[:count, :length].transpose(1, 2), values[:count, :length].transpose(1, 2)
         output, log_sum = attend(folded, keys, values, scale, mask)
-        output = output.unflatten(2, (each, -1)).transpose(1, 2).flatten(0, 1)
-        return output, log_sum.unflatten(2, (each, -1)).transpose(1, 2).flatten(0, 1)
+        output = output.reshape(count, heads, each, -1, output.shape[-1]).transpose(1, 2).flatten(0, 1)
+        return output, log_sum.reshape(count, heads, each, -1).transpose(1, 2).flatten(0, 1)
 
     def mask(self, positions: Tensor, window: int | None, like: Tensor) -> Tensor | None:
         """What is hidden: the room behind shorter contexts, and what lies before the window of a row.

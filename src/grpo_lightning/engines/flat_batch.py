@@ -163,7 +163,7 @@ class FlatBatch:
             self._pass.write(kept, new[0].transpose(0, 1))
         keys, values = (kept[:rows, :width].transpose(1, 2) for kept in memory)
         flat = query[0].transpose(0, 1)
-        folded = flat.unflatten(1, (key.shape[1], -1))
+        folded = flat.view(rows, key.shape[1], -1, flat.shape[-1])
         own = attend(folded, keys, values, scale, self._pass.own_mask(window, query))
         shared = self._rows_of_blocks.attend(layer, flat, scale, self._pass.block_masks(window, query))
         return merged(shared, own).flatten(1, 2)[None]

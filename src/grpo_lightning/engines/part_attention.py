@@ -48,8 +48,7 @@ def _flash(
 def _products(
     query: Tensor, key: Tensor, value: Tensor, scale: float, mask: Tensor | None, causal: bool
 ) -> tuple[Tensor, Tensor]:
-    groups = query.shape[1] // key.shape[1]
-    grouped = query.unflatten(1, (key.shape[1], groups))
+    grouped = query.reshape(query.shape[0], key.shape[1], -1, *query.shape[2:])
     wide = torch.promote_types(query.dtype, torch.float32)
     scores = (grouped @ key.unsqueeze(2).transpose(-1, -2)).to(wide) * scale
     if causal:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -15,9 +16,10 @@ from grpo_lightning.engines.draw import Draw, draw
 from grpo_lightning.engines.flat_batch import FlatBatch
 from grpo_lightning.engines.flat_probe import decodes_flat
 from grpo_lightning.engines.plain_batch import PlainBatch
+from grpo_lightning.engines.rollout_weights import WeightsType, narrowed, narrows
 from grpo_lightning.engines.rows import RowWriter
 from grpo_lightning.engines.stopping import finish_of
-from grpo_lightning.errors import NonFiniteError, require_range
+from grpo_lightning.errors import NonFiniteError, require, require_range
 from grpo_lightning.functional.seeding import addressed_uniform
 from grpo_lightning.policies.base import Policy
 
@@ -46,41 +48,49 @@ class DecodeLoop(Engine):
     Args:
         batch_rows: Rows that are decoded at once.
         cache_tokens: Tokens whose keys and values may be kept at once: a context counts once, a row with its limit.
+        weights: Type of the weights that sample: the policy's ``own``, or ``bfloat16``, made from them for each request;
+            ``auto`` for the latter where the run's precision is bf16-mixed. The log-probabilities are those of these weights.
     """
 
     name = "decode_loop"
     addressed = True
     deterministic = True
 
-    def __init__(self, *, batch_rows: int = 512, cache_tokens: int = 1 << 16) -> None:
+    def __init__(self, *, batch_rows: int = 512, cache_tokens: int = 1 << 16, weights: WeightsType = "auto") -> None:
         require_range("batch_rows", batch_rows, low=1)
         require_range("cache_tokens", cache_tokens, low=1)
+        require(weights in ("auto", "own", "bfloat16"), "weights", weights, "is no type of weights",
+                "set auto, own or bfloat16")  # fmt: skip
         self.batch_rows, self.cache_tokens = batch_rows, cache_tokens
+        self.weights: WeightsType = weights
 
     @override
     @torch.no_grad()
     def generate(self, policy: Policy, request: GenerationRequest) -> Completions:
-        rows = request.limit_Q.shape[0]
-        writer = RowWriter(rows)
-        if rows:
+        writer = RowWriter(request.limit_Q.shape[0])
+        if request.limit_Q.numel():
             model: Any = policy.causal_lm
             device: Any = policy.device
-            longest = int(request.limit_Q.max())
-            batch: Batch
-            if decodes_flat(policy):
-                batch = FlatBatch(model, request.contexts, device, longest)
-            else:
-                batch = PlainBatch(model, request.contexts, device)
-            admission = Admission(
-                request.context_Q,
-                request.contexts.lengths().tolist(),
-                longest,
-                batch_rows=self.batch_rows,
-                cache_tokens=self.cache_tokens,
-                joins=batch.joins,
-            )
-            _decode(policy, request, batch, admission, writer)
+            flat, narrow = decodes_flat(policy), narrows(model, self.weights)
+            with torch.autocast(device.type, enabled=False) if narrow else contextlib.nullcontext():
+                self._generate(policy, narrowed(model) if narrow else model, flat, request, writer)
         return writer.finish()
+
+    def _generate(self, policy: Policy, model: Any, flat: bool, request: GenerationRequest, writer: RowWriter) -> None:
+        device: Any = policy.device
+        longest = int(request.limit_Q.max())
+        batch: Batch = PlainBatch(model, request.contexts, device)
+        if flat:
+            batch = FlatBatch(model, request.contexts, device, longest)
+        admission = Admission(
+            request.context_Q,
+            request.contexts.lengths().tolist(),
+            longest,
+            batch_rows=self.batch_rows,
+            cache_tokens=self.cache_tokens,
+            joins=batch.joins,
+        )
+        _decode(policy, request, batch, admission, writer)
 
 
 def _decode(policy: Policy, request: GenerationRequest, batch: Batch, admission: Admission, writer: RowWriter) -> None:

@@ -69,7 +69,7 @@ TOP_LEVEL = {
     "__main__": "root",
     "": "root",
 }
-SHOWN = {"rewards.entry"}
+SHOWN = {"rewards.entry", "policies.attention"}
 """Files of a kind that other kinds may import beside its base."""
 
 

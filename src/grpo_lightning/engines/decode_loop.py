@@ -2,152 +2,174 @@
 
 from __future__ import annotations
 
-from inspect import signature
-from typing import Any
+import contextlib
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 from typing_extensions import override
 
 from grpo_lightning import profiling
+from grpo_lightning.engines.admission import Admission, Admitted
 from grpo_lightning.engines.base import Completions, Engine, GenerationRequest
-from grpo_lightning.engines.draw import draw
+from grpo_lightning.engines.draw import Draw, draw
+from grpo_lightning.engines.flat_batch import FlatBatch
+from grpo_lightning.engines.flat_probe import decodes_flat
+from grpo_lightning.engines.plain_batch import PlainBatch
+from grpo_lightning.engines.rollout_weights import WeightsType, narrowed, narrows
 from grpo_lightning.engines.rows import RowWriter
 from grpo_lightning.engines.stopping import finish_of
-from grpo_lightning.errors import NonFiniteError, require_range
+from grpo_lightning.errors import NonFiniteError, require, require_range
 from grpo_lightning.functional.seeding import addressed_uniform
 from grpo_lightning.policies.base import Policy
-from grpo_lightning.types import Ragged
+
+
+class Batch(Protocol):
+    """Rows in flight."""
+
+    joins: bool
+    """Rows may come in while others are written."""
+
+    def advance(self, tokens: Sequence[int], admitted: Sequence[Admitted]) -> Tensor:
+        """Write a token of each row and let rows come in; [rows, V] logits of the next one, new rows last."""
+
+    def keep(self, alive: Sequence[bool]) -> list[int]:
+        """Let go of the rows that have ended; returns the rows left in their new order, by their old places."""
 
 
 class DecodeLoop(Engine):
-    """Decodes with the policy's own weights: a context once, finished rows out of the batch, addressed draws.
+    """Decodes with the policy's own weights: a context once, no padding, finished rows out of the batch, addressed draws.
 
-    Each distinct context of a request is run once and its cache is repeated for the rows that share it. A step draws one
-    uniform number a row, a function of (seed, stream, address, position), and inverts it through the cumulative
-    distribution in order of ids, in float64.
+    Each distinct context of a request is run once, and all its rows read the same keys. As rows end, others come in. A
+    step draws one uniform number a row, a function of (seed, stream, address, position), and inverts it through the
+    cumulative distribution in order of ids, in float64. A model whose attention has something of its own is found by
+    trying, told of once, and decoded with its own cache.
 
     Args:
         batch_rows: Rows that are decoded at once.
+        cache_tokens: Tokens whose keys and values may be kept at once: a context counts once, a row with its limit.
+        weights: Type of the weights that sample: the policy's ``own``, or ``bfloat16``, made from them for each request;
+            ``auto`` for the latter where the run's precision is bf16-mixed. The log-probabilities are those of these weights.
     """
 
     name = "decode_loop"
     addressed = True
     deterministic = True
 
-    def __init__(self, *, batch_rows: int = 512) -> None:
+    def __init__(self, *, batch_rows: int = 512, cache_tokens: int = 1 << 16, weights: WeightsType = "auto") -> None:
         require_range("batch_rows", batch_rows, low=1)
-        self.batch_rows = batch_rows
+        require_range("cache_tokens", cache_tokens, low=1)
+        require(weights in ("auto", "own", "bfloat16"), "weights", weights, "is no type of weights",
+                "set auto, own or bfloat16")  # fmt: skip
+        self.batch_rows, self.cache_tokens = batch_rows, cache_tokens
+        self.weights: WeightsType = weights
 
     @override
     @torch.no_grad()
     def generate(self, policy: Policy, request: GenerationRequest) -> Completions:
         writer = RowWriter(request.limit_Q.shape[0])
-        # Rows of one context stay together, so that it is run once.
-        order = torch.argsort(request.context_Q, stable=True)
-        for rows in torch.split(order, self.batch_rows):
-            self._decode(policy, request, rows, writer)
+        if request.limit_Q.numel():
+            model: Any = policy.causal_lm
+            device: Any = policy.device
+            flat, narrow = decodes_flat(policy), narrows(model, self.weights)
+            with torch.autocast(device.type, enabled=False) if narrow else contextlib.nullcontext():
+                self._generate(policy, narrowed(model) if narrow else model, flat, request, writer)
         return writer.finish()
 
-    def _decode(self, policy: Policy, request: GenerationRequest, rows: Tensor, writer: RowWriter) -> None:
-        model: Any = policy.causal_lm
-        contexts, context_Q = torch.unique_consecutive(request.context_Q[rows], return_inverse=True)
-        with profiling.phase(profiling.PREFILL):
-            state = _prefill(model, request.contexts.select(contexts), context_Q, policy.device)  # type: ignore[arg-type]
+    def _generate(self, policy: Policy, model: Any, flat: bool, request: GenerationRequest, writer: RowWriter) -> None:
+        device: Any = policy.device
+        longest = int(request.limit_Q.max())
+        batch: Batch = PlainBatch(model, request.contexts, device)
+        if flat:
+            batch = FlatBatch(model, request.contexts, device, longest)
+        admission = Admission(
+            request.context_Q,
+            request.contexts.lengths().tolist(),
+            longest,
+            batch_rows=self.batch_rows,
+            cache_tokens=self.cache_tokens,
+            joins=batch.joins,
+        )
         with profiling.phase(profiling.DECODE):
-            self._write(policy, request, rows, writer, state, context_Q)
-
-    def _write(
-        self,
-        policy: Policy,
-        request: GenerationRequest,
-        rows: Tensor,
-        writer: RowWriter,
-        state: _DecodeState,
-        context_Q: Tensor,
-    ) -> None:
-        model: Any = policy.causal_lm
-        logits, position = state.logits[context_Q], 0
-        while rows.numel():
-            address = torch.cat([request.address_QA[rows], torch.full((len(rows), 1), position)], dim=1)
-            uniform = addressed_uniform(request.seed, request.stream, address)
-            step = draw(logits, request.sampler, uniform)
-            _require_finite(request, rows, step.log_prob_Q)
-            going = []
-            for index, row in enumerate(rows.tolist()):
-                support = None if step.support is None else step.support[index]
-                writer.write(row, int(step.token_Q[index]), float(step.log_prob_Q[index]), support)
-                limit = int(request.limit_Q[row])
-                finish = finish_of(policy, writer.tokens[row], limit, request.stop_ids, request.stop_strings)
-                if finish is None:
-                    going.append(index)
-                else:
-                    writer.end(row, finish)
-                    if request.ended is not None:
-                        request.ended(writer.ended(row))
-            alive = torch.tensor(going, dtype=torch.int64)
-            rows, position = rows[alive], position + 1
-            if rows.numel():
-                logits = state.advance(model, step.token_Q[alive], alive)
+            _decode(policy, request, batch, admission, writer)
 
 
-def _require_finite(request: GenerationRequest, rows: Tensor, log_prob_Q: Tensor) -> None:
-    bad = (~torch.isfinite(log_prob_Q)).nonzero()
-    if bad.numel():
-        row = int(rows[bad[0, 0]])
+def _decode(policy: Policy, request: GenerationRequest, batch: Batch, admission: Admission, writer: RowWriter) -> None:
+    limits: list[int] = request.limit_Q.tolist()
+    rows: list[int] = []
+    counted = _Counted(policy, request)
+    while True:
+        admitted = admission.admit()
+        if not rows and not admitted:
+            return
+        counted.rows(rows, writer)
+        with profiling.phase(profiling.PREFILL) if admitted else contextlib.nullcontext():
+            counted.contexts(admitted, padded=not batch.joins)
+            logits = batch.advance([writer.tokens[row][-1] for row in rows], admitted)
+        rows += [row for each in admitted for row in each.rows]
+        _write(request, rows, _draw(request, rows, logits, writer), writer)
+        finishes = [
+            finish_of(policy, writer.tokens[row], limits[row], request.stop_ids, request.stop_strings) for row in rows
+        ]
+        ended = [row for row, finish in zip(rows, finishes, strict=True) if finish is not None]
+        for row, finish in zip(rows, finishes, strict=True):
+            if finish is not None:
+                writer.end(row, finish)
+        if ended:
+            order = batch.keep([finish is None for finish in finishes])
+            rows = [rows[place] for place in order]
+            admission.ended(ended)
+        if request.ended is not None:
+            for row in ended:
+                request.ended(writer.ended(row))
+
+
+class _Counted:
+    """Tells a profile, if one is made, what the passes of a request run."""
+
+    def __init__(self, policy: Policy, request: GenerationRequest) -> None:
+        self._policy, self._request = policy, request
+        self._lengths_C, self._seen = request.contexts.lengths(), set[int]()
+
+    def rows(self, rows: Sequence[int], writer: RowWriter) -> None:
+        """One token of each row, after its context and what it wrote before."""
+        if rows and profiling.active():
+            model: Any = self._policy.causal_lm
+            written_Q = torch.tensor([len(writer.tokens[row]) - 1 for row in rows])
+            past_Q = self._lengths_C[self._request.context_Q[torch.tensor(rows)]] + written_Q
+            profiling.count_body(model, torch.ones_like(past_Q), past_Q)
+            profiling.count_head(model, len(rows))
+
+    def contexts(self, admitted: Sequence[Admitted], *, padded: bool) -> None:
+        """Contexts that come in: each once where it stays until its last row is there, and unpadded."""
+        if not (admitted and profiling.active()):
+            return
+        model: Any = self._policy.causal_lm
+        again = [each.context for each in admitted if each.context in self._seen]
+        run = [each.context for each in admitted if padded or each.context not in self._seen]
+        self._seen.update(each.context for each in admitted)
+        if run:
+            lengths_C = self._lengths_C[torch.tensor(run)]
+            wide_C = torch.full_like(lengths_C, int(lengths_C.max())) if padded else lengths_C
+            duplicated = int(self._lengths_C[torch.tensor(again)].sum()) if padded and again else 0
+            padding = int((wide_C - lengths_C).sum())
+            profiling.count_body(model, wide_C, padding=padding, duplicated=duplicated)
+            profiling.count_head(model, len(run))
+
+
+def _draw(request: GenerationRequest, rows: Sequence[int], logits: Tensor, writer: RowWriter) -> Draw:
+    address_QA = request.address_QA[torch.tensor(rows)]
+    position_Q = torch.tensor([len(writer.tokens[row]) for row in rows])
+    uniform_Q = addressed_uniform(request.seed, request.stream, torch.cat([address_QA, position_Q[:, None]], dim=1))
+    return draw(logits, request.sampler, uniform_Q)
+
+
+def _write(request: GenerationRequest, rows: Sequence[int], step: Draw, writer: RowWriter) -> None:
+    if not bool(torch.isfinite(step.log_prob_Q).all()):
+        row = rows[int((~torch.isfinite(step.log_prob_Q)).nonzero()[0, 0])]
         raise NonFiniteError(f"the policy's logits are not finite at (rollout, group, attempt, member, turn) = "
                              f"{request.key(row)}: its weights are broken, or its precision is too narrow")  # fmt: skip
-
-
-class _DecodeState:
-    """The cache of the rows still decoded, with what positions and masks need."""
-
-    def __init__(self, cache: Any, mask_QL: Tensor, position_Q: Tensor, logits: Tensor) -> None:
-        self.cache, self.mask_QL, self.position_Q, self.logits = cache, mask_QL, position_Q, logits
-
-    def advance(self, model: Any, token_Q: Tensor, alive: Tensor) -> Tensor:
-        """Keep the rows ``alive``, feed their tokens, and return the logits of their next step."""
-        device = self.mask_QL.device
-        alive = alive.to(device)
-        if alive.shape[0] != self.mask_QL.shape[0]:
-            self.cache.reorder_cache(alive)
-            self.mask_QL, self.position_Q = self.mask_QL[alive], self.position_Q[alive]
-        profiling.count_body(model, torch.ones_like(self.position_Q), self.position_Q)
-        profiling.count_head(model, alive.shape[0])
-        self.mask_QL = torch.cat([self.mask_QL, self.mask_QL.new_ones(alive.shape[0], 1)], dim=1)
-        output = model(
-            input_ids=token_Q[:, None].to(device),
-            attention_mask=self.mask_QL,
-            position_ids=self.position_Q[:, None],
-            use_cache=True,
-            **{_cache_name(model): self.cache},
-        )
-        self.position_Q = self.position_Q + 1
-        return output.logits[:, -1]  # type: ignore[no-any-return]
-
-
-def _prefill(model: Any, contexts: Ragged, context_Q: Tensor, device: torch.device) -> _DecodeState:
-    ids, mask = pad_left(contexts)
-    ids, mask, context_Q = ids.to(device), mask.to(device), context_Q.to(device)
-    positions = (mask.cumsum(1) - 1).clamp(min=0)
-    profiling.count_body(model, torch.full((len(contexts),), ids.shape[1]), padding=int((mask == 0).sum()))
-    profiling.count_head(model, len(contexts))
-    output = model(input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=True, logits_to_keep=1)
-    cache = getattr(output, _cache_name(model))
-    cache.reorder_cache(context_Q)
-    return _DecodeState(cache, mask[context_Q], positions[context_Q, -1] + 1, output.logits[:, -1])
-
-
-def _cache_name(model: Any) -> str:
-    """Name of the cache, as an argument and in the output: transformers 5 renamed it on the way."""
-    return "cache" if "cache" in signature(model.forward).parameters else "past_key_values"
-
-
-def pad_left(contexts: Ragged) -> tuple[Tensor, Tensor]:
-    """[C, L] ids and mask, int64: contexts that end together."""
-    lengths = contexts.lengths()
-    width = int(lengths.max())
-    mask = torch.arange(width)[None, :] >= width - lengths[:, None]
-    ids = torch.zeros(len(contexts), width, dtype=torch.int64)
-    ids[mask] = contexts.values.to(torch.int64)
-    return ids, mask.to(torch.int64)
+    tokens, log_probs = step.token_Q.tolist(), step.log_prob_Q.tolist()
+    for index, row in enumerate(rows):
+        writer.write(row, tokens[index], log_probs[index], None if step.support is None else step.support[index])

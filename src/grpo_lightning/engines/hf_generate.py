@@ -11,7 +11,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from grpo_lightning.engines.base import Completions, Engine, GenerationRequest
-from grpo_lightning.engines.decode_loop import pad_left
+from grpo_lightning.engines.plain_batch import pad_left
 from grpo_lightning.engines.rows import RowWriter
 from grpo_lightning.engines.stopping import cut_at_stop
 from grpo_lightning.functional.seeding import address_hash

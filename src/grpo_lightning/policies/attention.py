@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol
+from weakref import WeakKeyDictionary
 
 from torch import Tensor
 
@@ -83,11 +84,21 @@ def attending(model: Any, attention: Attention) -> Iterator[None]:
         asked = True
         return attention(*arguments, **named)
 
-    configs = {id(module.config): module.config for module in model.modules() if hasattr(module, "config")}
-    with Installed(ask, tuple(configs.values())).active():
+    with Installed(ask, _configs(model)).active():
         yield
     if not asked:
         raise AttentionRefusedError(f"{type(model).__name__} attends in a way of its own")
+
+
+_found: WeakKeyDictionary[Any, tuple[Any, ...]] = WeakKeyDictionary()
+
+
+def _configs(model: Any) -> tuple[Any, ...]:
+    """The configurations of a model's parts, looked for once."""
+    if model not in _found:
+        configs = {id(module.config): module.config for module in model.modules() if hasattr(module, "config")}
+        _found[model] = tuple(configs.values())
+    return _found[model]
 
 
 _KNOWN = {"dropout", "is_causal", "position_ids", "use_cache", "output_attentions", "output_hidden_states", "return_dict",

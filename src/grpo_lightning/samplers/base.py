@@ -21,6 +21,12 @@ class Sampler(Component, ABC):
     kind = "sampler"
     explores: ClassVar[bool] = True
     """False if members of a group cannot differ, so that it cannot train."""
+    restricts: ClassVar[bool] = True
+    """False if ``support`` is ``None`` whatever it is asked: then it is not asked, and the log-probabilities that it would
+    see are not made."""
+    greedy: ClassVar[bool] = False
+    """True if the support is always the most probable id alone, of equally probable ones the lowest: then it is not asked
+    either, and nothing is drawn."""
 
     def __init__(self, *, temperature: float = 1.0) -> None:
         require_range("temperature", temperature, low=0.0, high=float("inf"), low_open=True, high_open=True)

@@ -25,6 +25,7 @@ class Greedy(Sampler):
 
     name = "greedy"
     explores = False
+    greedy = True
 
     def __init__(self) -> None:
         super().__init__()

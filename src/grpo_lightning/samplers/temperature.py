@@ -21,6 +21,7 @@ class Temperature(Sampler):
     """
 
     name = "temperature"
+    restricts = False
 
     @override
     def support(self, log_probs_QV: Tensor) -> Tensor | None:

@@ -8,7 +8,9 @@ import pytest
 import torch
 from scipy.stats import chisquare
 
-from grpo_lightning.engines.decode_loop import DecodeLoop, pad_left
+from grpo_lightning.engines.decode_loop import DecodeLoop
+from grpo_lightning.engines.flat_probe import decodes_flat
+from grpo_lightning.engines.plain_batch import pad_left
 from grpo_lightning.errors import ConfigError
 from grpo_lightning.policies.causal_lm import CausalLM
 from grpo_lightning.samplers.base import Sampler
@@ -233,6 +235,7 @@ def test_contexts_run_once_and_finished_rows_leave(policy: CausalLM) -> None:
     def note(module: Any, arguments: Any, keywords: dict[str, Any]) -> None:
         shapes.append(tuple(keywords["input_ids"].shape))
 
+    assert decodes_flat(policy)
     handle = policy.causal_lm.register_forward_pre_hook(note, with_kwargs=True)
     try:
         limits = [1, 2, 2, 5, 1, 1, 1, 3, 1, 1, 1, 1]
@@ -240,7 +243,7 @@ def test_contexts_run_once_and_finished_rows_leave(policy: CausalLM) -> None:
     finally:
         handle.remove()
     assert completions.tokens.lengths().tolist() == limits
-    assert shapes == [(4, 11), (4, 1), (2, 1), (1, 1), (1, 1)]
+    assert shapes == [(1, 3 + 11 + 1 + 5), (1, 4), (1, 2), (1, 1), (1, 1)]
 
 
 def test_vocabulary_is_never_left(policy: CausalLM) -> None:
@@ -257,3 +260,8 @@ def test_pad_left() -> None:
 def test_batch_rows_is_checked() -> None:
     with pytest.raises(ConfigError, match="batch_rows: 0"):
         DecodeLoop(batch_rows=0)
+
+
+def test_cache_tokens_is_checked() -> None:
+    with pytest.raises(ConfigError, match="cache_tokens: 0"):
+        DecodeLoop(cache_tokens=0)

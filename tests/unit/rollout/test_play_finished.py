@@ -148,7 +148,7 @@ def test_turns_that_follow_are_not_told_of_inside_generation(policy: CausalLM) -
 
 
 class Waiting(DecodeLoop):
-    """Goes on with the second group only when the reward of the first has begun."""
+    """Goes on after the first group that is whole only when its reward has begun."""
 
     begun = threading.Event()
     waited: list[bool] = []  # noqa: RUF012 - one for the test
@@ -160,8 +160,8 @@ class Waiting(DecodeLoop):
             assert request.ended is not None
             request.ended(end)
             rows.append(end.row)
-            if len(rows) == 4:
-                assert sorted(rows) == [0, 1, 2, 3]
+            if sum(row // 4 == end.row // 4 for row in rows) == 4 and not self.waited:
+                assert len(rows) < 16
                 self.waited.append(self.begun.wait(20))
 
         return super().generate(policy, replace(request, ended=ended))

@@ -1,0 +1,44 @@
+"""Keys and values of many sequences side by side, in memory that is taken once."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+
+class KeyValues:
+    """Keys and values, ``[places, length, key heads, depth]`` for each layer.
+
+    A layer's memory is taken when it first has something to keep, so that nothing about the model needs to be known.
+
+    Args:
+        places: Sequences that fit.
+        length: Tokens that fit in each.
+    """
+
+    def __init__(self, places: int, length: int) -> None:
+        self.places, self.length = places, length
+        self._layers: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def of(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """The memory of ``layer``, of the type and shape of ``key`` and ``value``, [1, key heads, N, depth] each."""
+        if layer not in self._layers:
+            self._layers[layer] = (self._take(key), self._take(value))
+        return self._layers[layer]
+
+    def _take(self, like: Tensor) -> Tensor:
+        # Zeros, since what a mask hides is still multiplied by 0.
+        return like.new_zeros(self.places, self.length, like.shape[1], like.shape[3])
+
+    def move(self, source: int, target: int, length: int) -> None:
+        """Let the sequence at ``source``, ``length`` tokens of it, be the one at ``target``, too."""
+        for memory in self._layers.values():
+            for each in memory:
+                each[target, :length] = each[source, :length]
+
+    def grow(self, places: int) -> None:
+        """Make room for ``places`` sequences; those that are there stay where they are."""
+        for layer, memory in self._layers.items():
+            key, value = (each.new_zeros(places, *each.shape[1:]) for each in memory)
+            key[: self.places], value[: self.places] = memory
+            self._layers[layer] = (key, value)
+        self.places = places

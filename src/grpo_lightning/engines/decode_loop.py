@@ -37,6 +37,9 @@ class Batch(Protocol):
     def keep(self, alive: Sequence[bool]) -> list[int]:
         """Let go of the rows that have ended; returns the rows left in their new order, by their old places."""
 
+    def rest(self) -> None:
+        """Leave the model as it was, until the next step."""
+
 
 class DecodeLoop(Engine):
     """Decodes with the policy's own weights: a context once, no padding, finished rows out of the batch, addressed draws.
@@ -91,8 +94,11 @@ class DecodeLoop(Engine):
             cache_tokens=self.cache_tokens,
             joins=batch.joins,
         )
-        with profiling.phase(profiling.DECODE):
-            _decode(policy, request, batch, admission, writer)
+        try:
+            with profiling.phase(profiling.DECODE):
+                _decode(policy, request, batch, admission, writer)
+        finally:
+            batch.rest()
 
 
 def _decode(policy: Policy, request: GenerationRequest, batch: Batch, admission: Admission, writer: RowWriter) -> None:
@@ -120,7 +126,8 @@ def _decode(policy: Policy, request: GenerationRequest, batch: Batch, admission:
             order = batch.keep([finish is None for finish in finishes])
             rows = [rows[place] for place in order]
             admission.ended(ended)
-        if request.ended is not None:
+        if request.ended is not None and ended:
+            batch.rest()
             for row in ended:
                 request.ended(writer.ended(row))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from inspect import signature
 from typing import Any
@@ -42,6 +43,7 @@ class FlatBatch:
         self._context_R: list[int] = []
         self._written_R: list[int] = []
         self._waiting: dict[int, Tensor] = {}
+        self._attending: contextlib.ExitStack | None = None
         self._rows_of_blocks = _RowsOfBlocks([], [], torch.device("cpu"))
         self._pass = _Pass([], [], torch.device("cpu"), torch.zeros(0, dtype=torch.int64), [])
 
@@ -101,6 +103,12 @@ class FlatBatch:
             self._regroup()
         return order
 
+    def rest(self) -> None:
+        """Let the model attend by itself, as others may want it to."""
+        if self._attending is not None:
+            self._attending.close()
+            self._attending = None
+
     def _drop_contexts(self) -> None:
         needed = {*self._context_R, *self._waiting}
         for block in self._blocks:
@@ -128,8 +136,10 @@ class FlatBatch:
         index = torch.tensor(last, device=self._device) if new else None
         if index is not None and self._keeps_logits:
             arguments["logits_to_keep"] = index
-        with attending(self._model, self._attend):
-            logits: Tensor = self._model(**arguments, use_cache=False).logits[0]
+        if self._attending is None:
+            self._attending = contextlib.ExitStack()
+            self._attending.enter_context(attending(self._model, self._attend))
+        logits: Tensor = self._model(**arguments, use_cache=False).logits[0]
         self._written_R = [written + 1 for written in self._written_R]
         return logits if index is None or self._keeps_logits else logits[index]
 

@@ -72,9 +72,12 @@ def flat_fault(model: Any, device: torch.device) -> str | None:
 def _decode(model: Any, device: torch.device, contexts: list[Tensor], written: Tensor) -> Tensor:
     """[steps + 1, 3, V]."""
     batch = FlatBatch(model, Ragged.from_list(contexts, torch.int64), device, _STEPS + 1)
-    logits = [batch.advance([], [Admitted(0, [0, 1], False), Admitted(1, [2], False)])]
-    for step in range(_STEPS):
-        logits.append(batch.advance(written[step].tolist(), []))
+    try:
+        logits = [batch.advance([], [Admitted(0, [0, 1], False), Admitted(1, [2], False)])]
+        for step in range(_STEPS):
+            logits.append(batch.advance(written[step].tolist(), []))
+    finally:
+        batch.rest()
     return torch.stack(logits)
 
 

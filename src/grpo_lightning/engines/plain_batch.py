@@ -54,6 +54,9 @@ class PlainBatch:
             self._mask_QL, self._position_Q = self._mask_QL[index], self._position_Q[index]
         return order
 
+    def rest(self) -> None:
+        """Nothing: the model attends by itself."""
+
     def _prefill(self, admitted: Sequence[Admitted]) -> Tensor:
         index = torch.tensor([each.context for each in admitted])
         ids, mask = (each.to(self._device) for each in pad_left(self._contexts.select(index)))

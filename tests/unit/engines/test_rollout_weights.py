@@ -62,9 +62,12 @@ def test_log_probs_are_those_of_rounded_weights_and_own_weights_stay(kind: str) 
         completions = DecodeLoop().generate(policy, request)
     again = DecodeLoop(weights="bfloat16").generate(policy, request)
     assert equal(completions, again)
-    difference = (completions.log_probs.values - rounded_log_probs(policy, request, completions)).abs()
-    assert 0 < float(difference.max()) < 0.4
-    assert float(difference.mean()) < 0.02
+    exact = rounded_log_probs(policy, request, completions)
+    difference = (completions.log_probs.values - exact).abs()
+    with bf16_autocast(), torch.no_grad():
+        noise = (policy(as_rollouts(request, completions))["log_prob"] - exact).abs()
+    assert 0 < float(difference.mean()) < 2 * float(noise.mean()) < 0.1
+    assert float(difference.max()) < 3 * float(noise.max())
     for name, each in policy.named_parameters():
         assert torch.equal(each, before[name])
         assert each.dtype == torch.float32

@@ -11,14 +11,15 @@ from torch import Tensor
 
 from grpo_lightning.types import Ragged
 
-LARGEST_TILE = 1 << 20
-"""Logits of a tile: few enough to stay in a core's reach between two passes, enough to keep a matmul busy."""
-TILES_AT_ONCE = 4
-"""Tiles that exist at once: logits, those of the reference, what is made of them, the same for the matmul."""
 LARGEST_STEPS = 2048
 """Steps of a tile: more would make a matmul no faster, and a tile too narrow."""
 OUTSIDE = -1e30
 """Logit outside a support: its probability is 0 as at minus infinity, and 0 times it is 0."""
+
+
+def lowest(dtype: torch.dtype) -> float:
+    """``OUTSIDE``, or the lowest number that ``dtype`` has."""
+    return max(OUTSIDE, torch.finfo(dtype).min)
 
 
 @dataclass(frozen=True)
@@ -41,9 +42,7 @@ class Side:
         """Weight and bias of some ids, in the type of the hidden states."""
         dtype = self.hidden_SH.dtype
         # A bias of minus infinity forbids an id: as a finite number it does so without 0 * inf.
-        bias = (
-            None if self.bias_V is None else self.bias_V[ids].detach().clamp(min=max(OUTSIDE, torch.finfo(dtype).min))
-        )
+        bias = None if self.bias_V is None else self.bias_V[ids].detach().clamp(min=lowest(dtype))
         return self.weight_VH[ids].to(dtype), None if bias is None else bias.to(dtype)
 
 
@@ -88,12 +87,20 @@ class Restriction:
         part = slice(self.cuts[block], self.cuts[block + 1])
         steps, ids = self.steps[part], self.ids[part] - start
         inside = logits_SV[steps, ids]
-        logits_SV.index_fill_(0, self.restricted, OUTSIDE)
+        logits_SV.index_fill_(0, self.restricted, lowest(logits_SV.dtype))
         logits_SV[steps, ids] = inside
 
 
+@dataclass(frozen=True)
+class At:
+    """Where a tile is: the index of its steps and of its block of the vocabulary."""
+
+    part: int
+    block: int
+
+
 class Tiles:
-    """The tiles of [S, V], and the buffers that their logits pass through.
+    """The tiles of [S, V], and the buffers that they pass through.
 
     Args:
         steps: All steps.
@@ -101,7 +108,6 @@ class Tiles:
         limit: Logits that a tile may have.
         device: Where.
         dtype: Type of the matmul.
-        wide: Type of what follows it: float32 or wider.
         width: Ids of a block; by default as many as the limit allows.
     """
 
@@ -112,7 +118,6 @@ class Tiles:
         limit: int,
         device: torch.device,
         dtype: torch.dtype,
-        wide: torch.dtype,
         width: int | None = None,
     ) -> None:
         count = steps.chosen_S.shape[0]
@@ -127,7 +132,7 @@ class Tiles:
         self.restrictions = [
             None if one.support is None else Restriction(one.support, self.bounds, device) for one in self.steps
         ]
-        self.size, self.device, self.dtype, self.wide = height * width, device, dtype, wide
+        self.size, self.device, self.dtype = height * width, device, dtype
         self.buffers: dict[str, Tensor] = {}
 
     def blocks(self) -> Iterator[tuple[int, slice]]:
@@ -136,32 +141,30 @@ class Tiles:
 
     def buffer(self, name: str, shape: torch.Size, dtype: torch.dtype) -> Tensor:
         """The buffer ``name``, of the shape ``shape``, holding anything."""
-        if name not in self.buffers:
-            self.buffers[name] = torch.empty(self.size, dtype=dtype, device=self.device)
-        return self.buffers[name][: shape.numel()].view(shape)
+        kept = self.buffers.get(name)
+        if kept is None or kept.numel() < shape.numel():
+            kept = self.buffers[name] = torch.empty(shape.numel(), dtype=dtype, device=self.device)
+        return kept[: shape.numel()].view(shape)
 
-    def raw(self, hidden_SH: Tensor, weight_VH: Tensor, bias_V: Tensor | None, name: str | None) -> Tensor:
-        """The head's output for a tile in the type of the matmul, in the buffer ``name`` or, without one, in memory of its own."""
+    def logits(self, side: Side, weights: tuple[Tensor, Tensor | None], at: At, name: str | None) -> Tensor:
+        """The head's output for a tile, on the support, in the type of the matmul.
+
+        It is in the buffer ``name`` or, without one, in memory of its own.
+        """
+        weight_VH, bias_V = weights
+        hidden_SH = side.hidden_SH[self.parts[at.part]]
         shape = torch.Size((hidden_SH.shape[0], weight_VH.shape[0]))
         if name is None:
             out = torch.empty(shape, dtype=self.dtype, device=self.device)
         else:
-            # Of the same type, the logits are made where the head's output is.
-            out = self.buffer(name if self.dtype == self.wide else f"{name} raw", shape, self.dtype)
+            out = self.buffer(name, shape, self.dtype)
         if bias_V is None:
-            return torch.mm(hidden_SH, weight_VH.t(), out=out)
-        return torch.addmm(bias_V, hidden_SH, weight_VH.t(), out=out)
-
-    def logits(self, raw_SV: Tensor, part: int, block: int, name: str) -> Tensor:
-        """Of a tile's raw output: logits in the wide type, over the temperature and on the support, in the buffer ``name``."""
-        logits_SV = self.buffer(name, raw_SV.shape, self.wide)
-        if logits_SV.data_ptr() != raw_SV.data_ptr():
-            logits_SV.copy_(raw_SV)
+            torch.mm(hidden_SH, weight_VH.t(), out=out)
+        else:
+            torch.addmm(bias_V, hidden_SH, weight_VH.t(), out=out)
         if self.dtype == torch.float16:
-            logits_SV.clamp_(min=OUTSIDE)
-        temperature_S, restriction = self.steps[part].temperature_S, self.restrictions[part]
-        if temperature_S is not None:
-            logits_SV.div_(temperature_S[:, None].to(self.wide))
+            out.clamp_(min=lowest(self.dtype))
+        restriction = self.restrictions[at.part]
         if restriction is not None:
-            restriction.apply(logits_SV, block, self.bounds[block])
-        return logits_SV
+            restriction.apply(out, at.block, self.bounds[at.block])
+        return out

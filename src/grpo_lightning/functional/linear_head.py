@@ -17,7 +17,15 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from grpo_lightning.functional.head_tiles import LARGEST_TILE, TILES_AT_ONCE, Side, Steps, Tiles
+from grpo_lightning.functional.head_tiles import At, Side, Steps, Tiles
+
+
+LARGEST_TILE = 1 << 21
+"""Logits of a tile: enough to keep a matmul busy. Two tiles exist at once, and two of the reference."""
+LARGEST_STRIP = 1 << 17
+"""Logits of a strip for each thread of a CPU: few enough to stay in a core's cache from one pass to the next."""
+LARGEST_ELSEWHERE = 1 << 24
+"""Logits of tile and strip where there is no such cache, and each operation costs a launch."""
 
 
 @dataclass(frozen=True)
@@ -44,37 +52,57 @@ class HeadJob:
     width: int | None = None
     """Ids of a block, where those kept say so."""
 
-    @property
-    def tile(self) -> int:
-        """Logits of a tile; a few tiles exist beside those kept."""
-        return max(1, min(LARGEST_TILE, self.budget // TILES_AT_ONCE))
+    def tile(self, device: torch.device) -> int:
+        """Logits of a tile."""
+        return max(1, min(LARGEST_TILE if device.type == "cpu" else LARGEST_ELSEWHERE, self.budget // 4))
 
-    def spare(self) -> int:
-        """Logits that may still be kept."""
-        return self.budget - TILES_AT_ONCE * self.tile - sum(tensor.numel() for tensor in self.kept.values())
+    def keeps_more(self, tiles: Tiles) -> bool:
+        """Whether another tile fits the budget, beside those of :meth:`tile`."""
+        if not self.keeps or len(tiles.parts) > 1:
+            return False
+        return sum(tensor.numel() for tensor in self.kept.values()) + 5 * tiles.size <= self.budget
 
 
 @dataclass(frozen=True)
 class Tile:
-    """Logits of some steps at some ids, over the temperature and on the support; the tensors may be used up."""
+    """The head's output for some steps at some ids."""
 
     tiles: Tiles
+    wide: torch.dtype
     block: int
     ids: slice
     part: slice
+    steps: Steps
     weight_VH: Tensor
-    logits_SV: Tensor
-    reference_SV: Tensor | None
-    chosen_S: Tensor
-    """[S, 1] where in the tile what was chosen is, or anywhere."""
-    has_chosen_S: Tensor
+    sides: Mapping[str, tuple[Tensor, bool]]
+    """[S, V] of ``policy`` and maybe ``reference``, and whether it is kept: not to be changed."""
 
-    def spare(self) -> Tensor:
-        """[S, V] holding anything."""
-        return self.tiles.buffer("spare", self.logits_SV.shape, self.tiles.wide)
+    def chosen(self) -> tuple[Tensor, Tensor]:
+        """[S, 1] column of what each step chose, any where it is not in the tile, and [S] whether it is."""
+        width = self.ids.stop - self.ids.start
+        chosen_S = self.steps.chosen_S - self.ids.start
+        return chosen_S.clamp(0, width - 1)[:, None], (chosen_S >= 0) & (chosen_S < width)
+
+    def strips(self) -> Iterator[tuple[slice, dict[str, Tensor]]]:
+        """Some steps after others, from 0 in the tile: logits over the temperature by side, to be used up, and ``spare``."""
+        height, width = self.sides["policy"][0].shape
+        threads = torch.get_num_threads() if self.tiles.device.type == "cpu" else LARGEST_ELSEWHERE // LARGEST_STRIP
+        count = max(1, threads * LARGEST_STRIP // width)
+        for start in range(0, height, count):
+            rows = slice(start, min(start + count, height))
+            shape = torch.Size((rows.stop - rows.start, width))
+            strip = {"spare": self.tiles.buffer("spare strip", shape, self.wide)}
+            for name, (raw_SV, kept) in self.sides.items():
+                logits_SV = raw_SV[rows]
+                if kept or raw_SV.dtype != self.wide:
+                    logits_SV = self.tiles.buffer(f"{name} strip", shape, self.wide).copy_(logits_SV)
+                if self.steps.temperature_S is not None:
+                    logits_SV.div_(self.steps.temperature_S[rows, None].to(self.wide))
+                strip[name] = logits_SV
+            yield rows, strip
 
 
-def walk(job: HeadJob, policy: Side, *, reference: Side | None) -> Iterator[Tile]:
+def walk(job: HeadJob, policy: Side, reference: Side | None) -> Iterator[Tile]:
     """Every tile, block after block of the vocabulary: each part of the weight is read once.
 
     Args:
@@ -84,32 +112,26 @@ def walk(job: HeadJob, policy: Side, *, reference: Side | None) -> Iterator[Tile
     """
     sides = {"policy": policy} if reference is None else {"policy": policy, "reference": reference}
     vocabulary, device = policy.weight_VH.shape[0], policy.hidden_SH.device
-    tiles = Tiles(job.steps, vocabulary, job.tile, device, job.dtype, job.wide, job.width)
+    tiles = Tiles(job.steps, vocabulary, job.tile(device), device, job.dtype, job.width)
     for block, ids in tiles.blocks():
         weights = {name: side.block(ids) for name, side in sides.items()}
         for index, part in enumerate(tiles.parts):
             made = {}
             for name, side in sides.items():
                 raw_SV = job.kept.get((name, block))
+                kept = raw_SV is not None or job.keeps_more(tiles)
                 if raw_SV is None:
-                    keep = job.keeps and len(tiles.parts) == 1 and job.spare() >= tiles.size
-                    raw_SV = tiles.raw(side.hidden_SH[part], *weights[name], None if keep else name)
-                    if keep:
+                    raw_SV = tiles.logits(side, weights[name], At(index, block), None if kept else name)
+                    if kept:
                         job.kept[name, block] = raw_SV
-                made[name] = tiles.logits(raw_SV, index, block, name)
-            width = ids.stop - ids.start
-            chosen_S = tiles.steps[index].chosen_S - ids.start
-            has_chosen_S = (chosen_S >= 0) & (chosen_S < width)
-            yield Tile(
-                tiles, block, ids, part, weights["policy"][0], made["policy"], made.get("reference"),
-                chosen_S.clamp(0, width - 1)[:, None], has_chosen_S,
-            )  # fmt: skip
+                made[name] = (raw_SV, kept)
+            yield Tile(tiles, job.wide, block, ids, part, tiles.steps[index], weights["policy"][0], made)
 
 
-def _tile_sums(
+def _strip_sums(
     logits_SV: Tensor, reference_SV: Tensor | None, names: Collection[str], spare_SV: Tensor
 ) -> list[Tensor]:
-    """Of a tile, by step: largest x, sum of e = exp(x - largest), the same of the reference, and what ``names`` need.
+    """Of a strip, by step: largest x, sum of e = exp(x - largest), the same of the reference, and what ``names`` need.
 
     The tensors given are used up.
     """
@@ -143,14 +165,19 @@ def _sums(job: HeadJob, policy: Side) -> dict[str, Tensor]:
     count, device = job.steps.chosen_S.shape[0], policy.hidden_SH.device
     sums: dict[str, list[list[Tensor]]] = {label: [] for label in labels}
     chosen_S = torch.zeros(count, dtype=job.wide, device=device)
-    for tile in walk(job, policy, reference=job.reference):
-        found_S = tile.logits_SV.gather(1, tile.chosen_S).squeeze(1)
-        chosen_S[tile.part] = torch.where(tile.has_chosen_S, found_S, chosen_S[tile.part])
-        values = _tile_sums(tile.logits_SV, tile.reference_SV, job.names, tile.spare())
-        for label, value in zip(labels, values, strict=True):
-            if tile.part.start == 0:
-                sums[label].append([])
-            sums[label][-1].append(value)
+    for tile in walk(job, policy, job.reference):
+        column_S, here_S = tile.chosen()
+        found_S = tile.sides["policy"][0].gather(1, column_S).squeeze(1).to(job.wide)
+        chosen_S[tile.part] = torch.where(here_S, found_S, chosen_S[tile.part])
+        if tile.part.start == 0:
+            for blocks in sums.values():
+                blocks.append([])
+        for _, strip in tile.strips():
+            values = _strip_sums(strip["policy"], strip.get("reference"), job.names, strip["spare"])
+            for blocks, value in zip(sums.values(), values, strict=True):
+                blocks[-1].append(value)
+    if job.steps.temperature_S is not None:
+        chosen_S = chosen_S / job.steps.temperature_S.to(job.wide)
     empty = chosen_S.new_zeros(1, 0)
     joined = {
         label: torch.stack([torch.cat(block) for block in blocks]) if blocks else empty

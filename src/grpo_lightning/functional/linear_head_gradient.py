@@ -68,7 +68,8 @@ class Slopes:
         powers_SV = torch.exp(logits_SV, out=spare_SV)
         logits_SV.sub_(self.log_total_S[:, None])
         if self.log_ratio_S is not None and reference_SV is not None:
-            assert self.reference_top_S is not None and self.reference_log_total_S is not None
+            assert self.reference_top_S is not None
+            assert self.reference_log_total_S is not None
             reference_SV.sub_(self.reference_top_S[:, None]).sub_(self.reference_log_total_S[:, None])
             torch.sub(logits_SV, reference_SV, out=reference_SV)
         if self.log_prob_S is None:
@@ -126,15 +127,18 @@ def _backward(job: HeadJob, policy: Side, slopes: Slopes, wanted: tuple[bool, bo
     policy = policy.to(job.dtype)
     if policy.hidden_SH.shape[0] == 0 and total.weight_VH is not None:
         total.weight_VH.zero_()
-    for tile in walk(job, policy, reference=None if slopes.log_ratio_S is None else job.reference):
+    for tile in walk(job, policy, None if slopes.log_ratio_S is None else job.reference):
+        raw_SV, kept = tile.sides["policy"]
+        slope_SV = tile.tiles.buffer("slope", raw_SV.shape, job.dtype) if kept else raw_SV
+        column_S, here_S = tile.chosen()
         here = slopes.part(tile.part)
-        slope_SV = here.gradient(tile.logits_SV, tile.reference_SV, tile.spare())
-        at_chosen_S = torch.where(tile.has_chosen_S, here.chosen_S, 0)
-        slope_SV.scatter_add_(1, tile.chosen_S, at_chosen_S[:, None])
-        if total.bias_V is not None:
-            total.bias_V[tile.ids] += slope_SV.sum(0)
-        if job.dtype != job.wide:
-            slope_SV = tile.tiles.buffer("slope", slope_SV.shape, job.dtype).copy_(slope_SV)
+        at_chosen_S = torch.where(here_S, here.chosen_S, 0)[:, None]
+        for rows, strip in tile.strips():
+            slope = here.part(rows).gradient(strip["policy"], strip.get("reference"), strip["spare"])
+            slope.scatter_add_(1, column_S[rows], at_chosen_S[rows])
+            if total.bias_V is not None:
+                total.bias_V[tile.ids] += slope.sum(0)
+            slope_SV[rows] = slope
         total.add(slope_SV, policy.hidden_SH[tile.part], tile.weight_VH, tile.part, tile.ids)
     return total
 

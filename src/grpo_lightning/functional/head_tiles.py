@@ -11,6 +11,12 @@ from torch import Tensor
 
 from grpo_lightning.types import Ragged
 
+LARGEST_TILE = 1 << 21
+"""Logits of a tile: enough to keep a matmul busy."""
+LARGEST_STRIP = 1 << 17
+"""Logits of a strip for each thread of a CPU: few enough to stay in a core's cache from one pass to the next."""
+LARGEST_ELSEWHERE = 1 << 24
+"""Logits of tile and strip where there is no such cache, and each operation costs a launch."""
 LARGEST_STEPS = 2048
 """Steps of a tile: more would make a matmul no faster, and a tile too narrow."""
 OUTSIDE = -1e30
@@ -37,13 +43,6 @@ class Side:
     def select(self, steps: Tensor) -> Side:
         """Of the steps ``steps``."""
         return Side(self.hidden_SH[steps], self.weight_VH, self.bias_V)
-
-    def block(self, ids: slice) -> tuple[Tensor, Tensor | None]:
-        """Weight and bias of some ids, in the type of the hidden states."""
-        dtype = self.hidden_SH.dtype
-        # A bias of minus infinity forbids an id: as a finite number it does so without 0 * inf.
-        bias = None if self.bias_V is None else self.bias_V[ids].detach().clamp(min=lowest(dtype))
-        return self.weight_VH[ids].to(dtype), None if bias is None else bias.to(dtype)
 
 
 @dataclass(frozen=True)
@@ -105,7 +104,7 @@ class Tiles:
     Args:
         steps: All steps.
         vocabulary: V.
-        limit: Logits that a tile may have.
+        limit: Logits that a tile may have at most.
         device: Where.
         dtype: Type of the matmul.
         width: Ids of a block; by default as many as the limit allows.
@@ -121,10 +120,15 @@ class Tiles:
         width: int | None = None,
     ) -> None:
         count = steps.chosen_S.shape[0]
+        cached = device.type == "cpu"
+        limit = max(1, min(limit, LARGEST_TILE if cached else LARGEST_ELSEWHERE))
         height = max(1, min(count, LARGEST_STEPS, limit))
         if width is None:
             width = max(1, min(vocabulary, limit // height))
             width -= width % 64 if width > 64 else 0
+        strip = LARGEST_STRIP * torch.get_num_threads() if cached else LARGEST_ELSEWHERE
+        self.strip = max(1, strip // width)
+        """Steps of a strip."""
         self.bounds = [*range(0, vocabulary, width), vocabulary]
         self.parts = [slice(start, min(start + height, count)) for start in range(0, count, height)]
         whole = len(self.parts) == 1
@@ -145,6 +149,16 @@ class Tiles:
         if kept is None or kept.numel() < shape.numel():
             kept = self.buffers[name] = torch.empty(shape.numel(), dtype=dtype, device=self.device)
         return kept[: shape.numel()].view(shape)
+
+    def block(self, side: Side, ids: slice, name: str) -> tuple[Tensor, Tensor | None]:
+        """Weight, in the buffer ``name``, and bias of some ids in the type of the matmul."""
+        weight_VH = side.weight_VH[ids]
+        if weight_VH.dtype != self.dtype:
+            weight_VH = self.buffer(name, weight_VH.shape, self.dtype).copy_(weight_VH)
+        if side.bias_V is None:
+            return weight_VH, None
+        # A bias of minus infinity forbids an id: as a finite number it does so without 0 * inf.
+        return weight_VH, side.bias_V[ids].detach().clamp(min=lowest(self.dtype)).to(self.dtype)
 
     def logits(self, side: Side, weights: tuple[Tensor, Tensor | None], at: At, name: str | None) -> Tensor:
         """The head's output for a tile, on the support, in the type of the matmul.

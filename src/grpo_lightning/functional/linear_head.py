@@ -20,14 +20,6 @@ from torch import Tensor
 from grpo_lightning.functional.head_tiles import At, Side, Steps, Tiles
 
 
-LARGEST_TILE = 1 << 21
-"""Logits of a tile: enough to keep a matmul busy. Two tiles exist at once, and two of the reference."""
-LARGEST_STRIP = 1 << 17
-"""Logits of a strip for each thread of a CPU: few enough to stay in a core's cache from one pass to the next."""
-LARGEST_ELSEWHERE = 1 << 24
-"""Logits of tile and strip where there is no such cache, and each operation costs a launch."""
-
-
 @dataclass(frozen=True)
 class HeadJob:
     """What is asked of the distributions of some steps."""
@@ -52,13 +44,11 @@ class HeadJob:
     width: int | None = None
     """Ids of a block, where those kept say so."""
 
-    def tile(self, device: torch.device) -> int:
-        """Logits of a tile."""
-        return max(1, min(LARGEST_TILE if device.type == "cpu" else LARGEST_ELSEWHERE, self.budget // 4))
-
     def keeps_more(self, tiles: Tiles) -> bool:
-        """Whether another tile fits the budget, beside those of :meth:`tile`."""
-        if not self.keeps or len(tiles.parts) > 1:
+        """Whether another tile fits the budget, beside four at work."""
+        # A narrow matmul on a CPU takes no longer than fresh memory for what it makes.
+        pays = self.dtype == self.wide or tiles.device.type != "cpu"
+        if not (self.keeps and pays) or len(tiles.parts) > 1:
             return False
         return sum(tensor.numel() for tensor in self.kept.values()) + 5 * tiles.size <= self.budget
 
@@ -83,23 +73,27 @@ class Tile:
         chosen_S = self.steps.chosen_S - self.ids.start
         return chosen_S.clamp(0, width - 1)[:, None], (chosen_S >= 0) & (chosen_S < width)
 
-    def strips(self) -> Iterator[tuple[slice, dict[str, Tensor]]]:
-        """Some steps after others, from 0 in the tile: logits over the temperature by side, to be used up, and ``spare``."""
+    def strips(self) -> Iterator[dict[str, Tensor]]:
+        """``tiles.strip`` steps after others: logits over the temperature by side, and ``spare``, all to be used up."""
         height, width = self.sides["policy"][0].shape
-        threads = torch.get_num_threads() if self.tiles.device.type == "cpu" else LARGEST_ELSEWHERE // LARGEST_STRIP
-        count = max(1, threads * LARGEST_STRIP // width)
-        for start in range(0, height, count):
-            rows = slice(start, min(start + count, height))
-            shape = torch.Size((rows.stop - rows.start, width))
-            strip = {"spare": self.tiles.buffer("spare strip", shape, self.wide)}
-            for name, (raw_SV, kept) in self.sides.items():
-                logits_SV = raw_SV[rows]
-                if kept or raw_SV.dtype != self.wide:
-                    logits_SV = self.tiles.buffer(f"{name} strip", shape, self.wide).copy_(logits_SV)
-                if self.steps.temperature_S is not None:
-                    logits_SV.div_(self.steps.temperature_S[rows, None].to(self.wide))
-                strip[name] = logits_SV
-            yield rows, strip
+        shape = torch.Size((min(self.tiles.strip, height), width))
+        spare_SV = self.tiles.buffer("spare strip", shape, self.wide)
+        temperature_S = self.steps.temperature_S
+        divisors = None if temperature_S is None else torch.split(temperature_S.to(self.wide)[:, None], shape[0])
+        pieces = {}
+        for name, (raw_SV, kept) in self.sides.items():
+            copied = kept or raw_SV.dtype != self.wide
+            buffer = self.tiles.buffer(f"{name} strip", shape, self.wide) if copied else None
+            pieces[name] = (buffer, torch.split(raw_SV, shape[0]))
+        for index in range(-(-height // shape[0])):
+            strip = {}
+            for name, (buffer, parts) in pieces.items():
+                logits_SV = parts[index]
+                if buffer is not None:
+                    logits_SV = buffer[: logits_SV.shape[0]].copy_(logits_SV)
+                strip[name] = logits_SV if divisors is None else logits_SV.div_(divisors[index])
+            strip["spare"] = spare_SV[: strip["policy"].shape[0]]
+            yield strip
 
 
 def walk(job: HeadJob, policy: Side, reference: Side | None) -> Iterator[Tile]:
@@ -112,9 +106,9 @@ def walk(job: HeadJob, policy: Side, reference: Side | None) -> Iterator[Tile]:
     """
     sides = {"policy": policy} if reference is None else {"policy": policy, "reference": reference}
     vocabulary, device = policy.weight_VH.shape[0], policy.hidden_SH.device
-    tiles = Tiles(job.steps, vocabulary, job.tile(device), device, job.dtype, job.width)
+    tiles = Tiles(job.steps, vocabulary, job.budget // 4, device, job.dtype, job.width)
     for block, ids in tiles.blocks():
-        weights = {name: side.block(ids) for name, side in sides.items()}
+        weights = {name: tiles.block(side, ids, f"{name} weight") for name, side in sides.items()}
         for index, part in enumerate(tiles.parts):
             made = {}
             for name, side in sides.items():
@@ -135,9 +129,9 @@ def _strip_sums(
 
     The tensors given are used up.
     """
-    top_S = logits_SV.amax(-1)
-    logits_SV.sub_(top_S[:, None])
-    result = [top_S]
+    top_S = logits_SV.amax(-1, keepdim=True)
+    logits_SV.sub_(top_S)
+    result = [top_S.squeeze(1)]
     reference_sums = []
     if reference_SV is not None:
         reference_top_S = reference_SV.amax(-1)
@@ -172,7 +166,7 @@ def _sums(job: HeadJob, policy: Side) -> dict[str, Tensor]:
         if tile.part.start == 0:
             for blocks in sums.values():
                 blocks.append([])
-        for _, strip in tile.strips():
+        for strip in tile.strips():
             values = _strip_sums(strip["policy"], strip.get("reference"), job.names, strip["spare"])
             for blocks, value in zip(sums.values(), values, strict=True):
                 blocks[-1].append(value)
@@ -187,7 +181,7 @@ def _sums(job: HeadJob, policy: Side) -> dict[str, Tensor]:
 
 
 def _share(top: Tensor, total: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """From the sums of blocks: largest x and log of the sum of exp(x - largest) [S], and log of each block's share [blocks, S]."""
+    """From the sums of blocks: largest x and log of the sum of exp(x - largest), both [S]; log of each block's share."""
     top_S = top.amax(0)
     log_blocks = (top - top_S).add_(total.log())
     log_total_S = ((top - top_S).exp() * total).sum(0).log()

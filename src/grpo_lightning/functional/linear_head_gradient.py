@@ -11,89 +11,89 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from typing_extensions import override
 
-from grpo_lightning.functional.head_tiles import Side, Steps
-from grpo_lightning.functional.linear_head import HeadJob, linear_functionals, walk
+from grpo_lightning.functional.head_tiles import Side, Steps, Tiles
+from grpo_lightning.functional.linear_head import HeadJob, Tile, linear_functionals, walk
 
 
 @dataclass(frozen=True)
 class Slopes:
-    """By step: what a tile's gradient is made of, upstream gradients and normalisers in it already.
+    """What the gradient of some steps' logits is made of, by step as [S, 1]: upstream gradients and normalisers in it.
 
-    The gradient is ``chosen`` at what was chosen, plus exp(x - top) times
-    ``constant + log_prob * log p + log_ratio * (log p - log q) + prob * exp(x - top)``.
+    With u = x - ``top`` and w the same of the reference, the gradient is ``chosen`` at what was chosen, and everywhere
+    exp(u) (``constant`` + ``log_prob`` u + ``log_ratio`` (u - w) + ``prob`` exp(u)).
     """
 
-    top_S: Tensor
-    log_total_S: Tensor
-    chosen_S: Tensor
-    constant_S: Tensor
-    log_prob_S: Tensor | None = None
-    prob_S: Tensor | None = None
-    log_ratio_S: Tensor | None = None
-    reference_top_S: Tensor | None = None
-    reference_log_total_S: Tensor | None = None
+    columns: Mapping[str, Tensor]
 
     @staticmethod
     def of(upstream: Mapping[str, Tensor], values: Mapping[str, Tensor], temperature_S: Tensor | None) -> Slopes:
         """From upstream gradients by functional, and the functionals and normalisers."""
-        inverse_S = torch.ones_like(values["top"]) if temperature_S is None else 1 / temperature_S.to(values["top"])
-        scale_S = inverse_S * torch.exp(-values["log_total"])
+        log_total_S = values["log_total"]
+        inverse_S = torch.ones_like(log_total_S) if temperature_S is None else 1 / temperature_S.to(log_total_S.dtype)
+        scale_S = inverse_S * torch.exp(-log_total_S)
         given = {name: value.to(scale_S.dtype) for name, value in upstream.items()}
-        chosen_S = given["log_prob"] * inverse_S if "log_prob" in given else torch.zeros_like(scale_S)
-        constant_S = -chosen_S * torch.exp(-values["log_total"])
-        slopes = {}
+        constant_S, columns = torch.zeros_like(scale_S), {"top": values["top"], "chosen": torch.zeros_like(scale_S)}
+        if "log_prob" in given:
+            columns["chosen"] = given["log_prob"] * inverse_S
+            constant_S = constant_S - given["log_prob"] * scale_S
         if "entropy" in given:
-            slopes["log_prob_S"] = -given["entropy"] * scale_S
-            constant_S = constant_S - given["entropy"] * values["entropy"] * scale_S
+            columns["log_prob"] = -given["entropy"] * scale_S
+            constant_S = constant_S + columns["log_prob"] * (values["entropy"] - log_total_S)
         if "sum_of_squares" in given:
             twice_S = 2 * given["sum_of_squares"] * scale_S
-            slopes["prob_S"] = twice_S * torch.exp(-values["log_total"])
+            columns["prob"] = twice_S * torch.exp(-log_total_S)
             constant_S = constant_S - twice_S * values["sum_of_squares"]
         if "exact_kl" in given:
-            slopes["log_ratio_S"] = given["exact_kl"] * scale_S
-            slopes["reference_top_S"] = values["reference_top"]
-            slopes["reference_log_total_S"] = values["reference_log_total"]
-            constant_S = constant_S - given["exact_kl"] * values["exact_kl"] * scale_S
-        return Slopes(values["top"], values["log_total"], chosen_S, constant_S, **slopes)
+            columns["log_ratio"] = given["exact_kl"] * scale_S
+            columns["reference_top"] = values["reference_top"]
+            within_S = values["exact_kl"] + (log_total_S - values["reference_log_total"])
+            constant_S = constant_S - columns["log_ratio"] * within_S
+        columns["constant"] = constant_S
+        return Slopes({name: column[:, None] for name, column in columns.items()})
 
     def part(self, part: slice) -> Slopes:
         """Of some steps."""
-        return Slopes(**{name: None if value is None else value[part] for name, value in vars(self).items()})
+        return Slopes({name: column[part] for name, column in self.columns.items()})
+
+    def split(self, count: int) -> list[Slopes]:
+        """Of ``count`` steps after others."""
+        pieces = zip(*(column.split(count) for column in self.columns.values()), strict=True)
+        return [Slopes(dict(zip(self.columns, piece, strict=True))) for piece in pieces]
 
     def gradient(self, logits_SV: Tensor, reference_SV: Tensor | None, spare_SV: Tensor) -> Tensor:
-        """The tile's gradient but for what was chosen, in ``spare_SV`` or ``logits_SV``; all tensors given are used up."""
-        logits_SV.sub_(self.top_S[:, None])
-        if self.log_prob_S is None and self.prob_S is None and self.log_ratio_S is None:
-            return logits_SV.exp_().mul_(self.constant_S[:, None])
+        """The gradient but for what was chosen, in ``logits_SV`` or ``spare_SV``; all tensors given are used up."""
+        of = self.columns
+        logits_SV.sub_(of["top"])
+        if not of.keys() & {"log_prob", "prob", "log_ratio"}:
+            return logits_SV.exp_().mul_(of["constant"])
         powers_SV = torch.exp(logits_SV, out=spare_SV)
-        logits_SV.sub_(self.log_total_S[:, None])
-        if self.log_ratio_S is not None and reference_SV is not None:
-            assert self.reference_top_S is not None
-            assert self.reference_log_total_S is not None
-            reference_SV.sub_(self.reference_top_S[:, None]).sub_(self.reference_log_total_S[:, None])
-            torch.sub(logits_SV, reference_SV, out=reference_SV)
-        if self.log_prob_S is None:
-            logits_SV.copy_(self.constant_S[:, None].expand_as(logits_SV))
+        if reference_SV is not None:
+            # The difference first: it is small where the two agree, whatever the logits are.
+            torch.sub(logits_SV, reference_SV.sub_(of["reference_top"]), out=reference_SV)
+        if "log_prob" in of:
+            logits_SV.mul_(of["log_prob"]).add_(of["constant"])
         else:
-            logits_SV.mul_(self.log_prob_S[:, None]).add_(self.constant_S[:, None])
-        if self.log_ratio_S is not None and reference_SV is not None:
-            logits_SV.addcmul_(reference_SV, self.log_ratio_S[:, None])
-        if self.prob_S is not None:
-            logits_SV.addcmul_(powers_SV, self.prob_S[:, None])
+            logits_SV.copy_(of["constant"].expand_as(logits_SV))
+        if reference_SV is not None:
+            logits_SV.addcmul_(reference_SV, of["log_ratio"])
+        if "prob" in of:
+            logits_SV.addcmul_(powers_SV, of["prob"])
         return powers_SV.mul_(logits_SV)
 
 
-def _add_product(total: Tensor, left: Tensor, right: Tensor, *, first: bool) -> None:
+def _add_product(total: Tensor, left: Tensor, right: Tensor, tiles: Tiles, *, first: bool) -> None:
     """``total += left @ right``; the first time, what ``total`` held is forgotten."""
     if total.dtype == left.dtype:
         if first:
             torch.mm(left, right, out=total)
         else:
             total.addmm_(left, right)
-    elif first:
-        total.copy_(left @ right)
     else:
-        total.add_(left @ right)
+        product = torch.mm(left, right, out=tiles.buffer("product", total.shape, left.dtype))
+        if first:
+            total.copy_(product)
+        else:
+            total.add_(product)
 
 
 @dataclass
@@ -114,12 +114,13 @@ class Gradients:
             None if policy.bias_V is None or not bias else torch.zeros_like(policy.bias_V, dtype=wide),
         )
 
-    def add(self, tile_SV: Tensor, hidden_SH: Tensor, weight_VH: Tensor, part: slice, ids: slice) -> None:
-        """What a tile's gradient, in the type of the matmul, adds."""
+    def add(self, slope_SV: Tensor, hidden_SH: Tensor, tile: Tile) -> None:
+        """What the gradient of a tile's logits, in the type of the matmul, adds."""
+        part, ids = tile.part, tile.ids
         if self.hidden_SH is not None:
-            _add_product(self.hidden_SH[part], tile_SV, weight_VH, first=ids.start == 0)
+            _add_product(self.hidden_SH[part], slope_SV, tile.weight_VH, tile.tiles, first=ids.start == 0)
         if self.weight_VH is not None:
-            _add_product(self.weight_VH[ids], tile_SV.t(), hidden_SH, first=part.start == 0)
+            _add_product(self.weight_VH[ids], slope_SV.t(), hidden_SH[part], tile.tiles, first=part.start == 0)
 
 
 def _backward(job: HeadJob, policy: Side, slopes: Slopes, wanted: tuple[bool, bool, bool]) -> Gradients:
@@ -127,19 +128,31 @@ def _backward(job: HeadJob, policy: Side, slopes: Slopes, wanted: tuple[bool, bo
     policy = policy.to(job.dtype)
     if policy.hidden_SH.shape[0] == 0 and total.weight_VH is not None:
         total.weight_VH.zero_()
-    for tile in walk(job, policy, None if slopes.log_ratio_S is None else job.reference):
+    parts: dict[int, list[Slopes]] = {}
+    for tile in walk(job, policy, job.reference if "log_ratio" in slopes.columns else None):
         raw_SV, kept = tile.sides["policy"]
         slope_SV = tile.tiles.buffer("slope", raw_SV.shape, job.dtype) if kept else raw_SV
+        count = tile.tiles.strip
+        if tile.part.start not in parts:
+            parts[tile.part.start] = slopes.part(tile.part).split(count)
         column_S, here_S = tile.chosen()
-        here = slopes.part(tile.part)
-        at_chosen_S = torch.where(here_S, here.chosen_S, 0)[:, None]
-        for rows, strip in tile.strips():
-            slope = here.part(rows).gradient(strip["policy"], strip.get("reference"), strip["spare"])
-            slope.scatter_add_(1, column_S[rows], at_chosen_S[rows])
+        at_chosen_S = torch.where(here_S[:, None], slopes.columns["chosen"][tile.part], 0)
+        pieces = zip(
+            parts[tile.part.start],
+            tile.strips(),
+            slope_SV.split(count),
+            column_S.split(count),
+            at_chosen_S.split(count),
+            strict=True,
+        )
+        for here, strip, out_SV, column, at_chosen in pieces:
+            strip_SV = here.gradient(strip["policy"], strip.get("reference"), strip["spare"])
+            strip_SV.scatter_add_(1, column, at_chosen)
             if total.bias_V is not None:
-                total.bias_V[tile.ids] += slope.sum(0)
-            slope_SV[rows] = slope
-        total.add(slope_SV, policy.hidden_SH[tile.part], tile.weight_VH, tile.part, tile.ids)
+                total.bias_V[tile.ids] += strip_SV.sum(0)
+            if strip_SV.data_ptr() != out_SV.data_ptr():
+                out_SV.copy_(strip_SV)
+        total.add(slope_SV, policy.hidden_SH, tile)
     return total
 
 
@@ -163,7 +176,7 @@ class LinearFunctionals(torch.autograd.Function):
         return tuple(result.values())
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     @override
     def backward(ctx: Any, *upstream: Tensor | None) -> tuple[Tensor | None, ...]:
         hidden_SH, weight_VH, bias_V, *saved = ctx.saved_tensors

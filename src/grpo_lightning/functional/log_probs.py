@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from grpo_lightning.functional.head_tiles import Side, Steps
+from grpo_lightning.functional.linear_head_gradient import matmul_type, tiled_functionals
 from grpo_lightning.types import Ragged
 
 FUNCTIONALS = frozenset({"entropy", "sum_of_squares", "exact_kl"})
@@ -65,6 +67,12 @@ def functionals_of(
     return result
 
 
+HEAD_LOGITS = 1 << 25
+"""Logits that exist at once unless said otherwise."""
+
+Head = Callable[[Tensor], Tensor]
+
+
 def chunked_functionals(
     hidden_SH: Tensor,
     head: Callable[[Tensor], Tensor],
@@ -76,12 +84,12 @@ def chunked_functionals(
     observed: Collection[str] = (),
     reference_hidden_SH: Tensor | None = None,
     reference_head: Callable[[Tensor], Tensor] | None = None,
-    chunk: int = 1024,
+    head_logits: int = HEAD_LOGITS,
 ) -> dict[str, Tensor]:
-    """``functionals_of(distribution(head(hidden)))`` over chunks of at most ``chunk`` steps.
+    """``functionals_of(distribution(head(hidden)))`` without all logits at once, whatever S and V are.
 
-    Memory for logits is ``chunk * V`` whatever the number of steps: with gradients, a chunk's logits are computed again
-    in the backward pass.
+    Plain linear heads run in tiles, with a gradient of their own (:mod:`grpo_lightning.functional.linear_head`). Any
+    other head runs on chunks of steps, and again in the backward pass.
 
     Args:
         hidden_SH: [S, H] hidden states that predict each step.
@@ -93,32 +101,64 @@ def chunked_functionals(
         observed: Functionals wanted without gradient.
         reference_hidden_SH: [S, H] hidden states of the reference, for ``exact_kl``.
         reference_head: Head of the reference, for ``exact_kl``.
-        chunk: Steps whose logits may exist at once.
+        head_logits: Logits that may exist at once; at least those of a step do where the head is no plain linear one.
 
     Returns:
         Each functional as [S].
-    """
 
-    def one(hidden: Tensor, start: int, end: int) -> tuple[Tensor, ...]:
+    Raises:
+        ValueError: ``exact_kl`` without a reference.
+    """
+    order = ("log_prob", *sorted({*names, *observed}))
+    sides = [(hidden_SH, head)]
+    if "exact_kl" in order:
+        if reference_hidden_SH is None or reference_head is None:
+            raise ValueError("exact_kl needs the reference's hidden states and head")
+        sides.append((reference_hidden_SH, reference_head))
+    dtypes = {matmul_type(*side) for side in sides}
+    dtype = dtypes.pop()
+    if dtype is None or dtypes:
+        return _by_steps(sides, chosen_S, temperature_S, support, order, names, head_logits)
+    policy, *reference = [Side(hidden, of.weight, of.bias) for hidden, of in sides]  # type: ignore[attr-defined]
+    steps = Steps.of(chosen_S, temperature_S, support)
+    return tiled_functionals(
+        policy, steps, order, frozenset(names), reference[0] if reference else None, dtype, head_logits
+    )
+
+
+def _by_steps(
+    sides: Sequence[tuple[Tensor, Head]],
+    chosen_S: Tensor,
+    temperature_S: Tensor,
+    support: Ragged | None,
+    order: Sequence[str],
+    names: Collection[str],
+    head_logits: int,
+) -> dict[str, Tensor]:
+    """The plain path, for any head: ``sides`` are hidden states and head of the policy and, for ``exact_kl``, the reference."""
+
+    def one(start: int, end: int, hidden: Tensor) -> tuple[Tensor, ...]:
         part = None if support is None else support.select(torch.arange(start, end))
-        log_probs_SV = distribution(head(hidden), temperature_S[start:end], part)
+        log_probs_SV = distribution(sides[0][1](hidden), temperature_S[start:end], part)
         reference_SV = None
-        if reference_hidden_SH is not None and reference_head is not None:
+        for reference_hidden_SH, reference_head in sides[1:]:
             with torch.no_grad():
-                reference_logits = reference_head(reference_hidden_SH[start:end])
-                reference_SV = distribution(reference_logits, temperature_S[start:end], part)
-        result = functionals_of(log_probs_SV, chosen_S[start:end], names, reference_SV, observed)
+                reference_logits_SV = reference_head(reference_hidden_SH[start:end])
+                reference_SV = distribution(reference_logits_SV, temperature_S[start:end], part)
+        result = functionals_of(log_probs_SV, chosen_S[start:end], names, reference_SV, order[1:])
         return tuple(result[name] for name in order)
 
-    order = ["log_prob", *sorted({*names, *observed})]
-    steps = hidden_SH.shape[0]
+    hidden_SH, head = sides[0]
+    with torch.no_grad():
+        width = head(hidden_SH[:0]).shape[-1]
+    steps, chunk = hidden_SH.shape[0], max(1, head_logits // width)
     parts = []
     for start in range(0, max(steps, 1), chunk):
         end = min(start + chunk, steps)
         if torch.is_grad_enabled() and steps > chunk:
             parts.append(
-                checkpoint(one, hidden_SH[start:end], start, end, use_reentrant=False, preserve_rng_state=False)
+                checkpoint(one, start, end, hidden_SH[start:end], use_reentrant=False, preserve_rng_state=False)
             )
         else:
-            parts.append(one(hidden_SH[start:end], start, end))
+            parts.append(one(start, end, hidden_SH[start:end]))
     return {name: torch.cat([part[i] for part in parts]) for i, name in enumerate(order)}

@@ -22,7 +22,7 @@ from helpers.tiny_policy import load_policy, move, row_distributions, save_model
 
 PLAIN = {
     "gemma2": "attention of its own",
-    "bloom": "other logits|lets a row know",
+    "bloom": "attends in a way of its own",
     "lfm2": "other logits|lets a row know",
 }
 """Families that are decoded with their own cache, and what is said of them."""

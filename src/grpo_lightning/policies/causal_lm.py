@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from typing_extensions import override
 
 from grpo_lightning.errors import ConfigError, require, require_range
-from grpo_lightning.functional.log_probs import chunked_functionals
+from grpo_lightning.functional.log_probs import HEAD_LOGITS, chunked_functionals
 from grpo_lightning.policies import loading
 from grpo_lightning.policies.addresses import resolve_address
 from grpo_lightning.policies.base import Policy, Weights
@@ -41,7 +41,7 @@ class CausalLM(Policy):
             between rows (flash attention) and pads elsewhere.
         attention: Attention implementation of transformers; ``auto`` for the one that it chooses for the model.
         dtype: Type of the weights.
-        head_chunk: Steps whose logits may exist at once.
+        head_logits: Logits that may exist at once when log-probabilities are computed.
         revision: Revision of a hub model.
         trust_remote_code: Run code that comes with a hub model.
     """
@@ -58,19 +58,19 @@ class CausalLM(Policy):
         layout: Literal["auto", "padded", "packed"] = "auto",
         attention: str = "auto",
         dtype: Literal["float32", "bfloat16", "float16", "float64"] = "float32",
-        head_chunk: int = 2048,
+        head_logits: int = HEAD_LOGITS,
         revision: str | None = None,
         trust_remote_code: bool = False,
     ) -> None:
         super().__init__()
-        require_range("head_chunk", head_chunk, low=1)
+        require_range("head_logits", head_logits, low=1)
         require(layout in ("auto", *layouts()), "layout", layout, "is no layout", "set auto, padded or packed")
         require(dtype in _DTYPES, "dtype", dtype, "is no type of weights", "set " + ", ".join(_DTYPES))
         self.address = resolve_address(model)
         self.lora, self.template, self.attention = lora, dict(template or {}), attention
         self.layout: str = layout
         self.dtype: torch.dtype = getattr(torch, dtype)
-        self.head_chunk = head_chunk
+        self.head_logits = head_logits
         self.hub_arguments = {"revision": revision, "trust_remote_code": trust_remote_code}
         self.prepared = False
         self.model: Any = None
@@ -172,9 +172,10 @@ class CausalLM(Policy):
             hidden_SH = self._hidden(model, inputs.arguments)[inputs.positions_S]
             if "exact_kl" in {*functionals, *observed}:
                 with torch.no_grad(), self._weights("reference") as reference:
+                    reference_head = self._head(reference)
                     exact = {
                         "reference_hidden_SH": self._hidden(reference, inputs.arguments)[inputs.positions_S],
-                        "reference_head": self._reference_head,
+                        "reference_head": reference_head if type(reference_head) is nn.Linear else self._reference_head,
                     }
             return chunked_functionals(
                 hidden_SH,
@@ -184,7 +185,7 @@ class CausalLM(Policy):
                 None if rows.support is None else rows.support.select(steps),
                 functionals,
                 observed=observed,
-                chunk=self.head_chunk,
+                head_logits=self.head_logits,
                 **exact,  # type: ignore[arg-type]
             )
 

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from grpo_lightning.functional.head_tiles import Side, Steps
-from grpo_lightning.functional.linear_head_gradient import matmul_type, tiled_functionals
+from grpo_lightning.functional.linear_head import Side, Steps, matmul_type, tiled_functionals
 from grpo_lightning.types import Ragged
 
 FUNCTIONALS = frozenset({"entropy", "sum_of_squares", "exact_kl"})

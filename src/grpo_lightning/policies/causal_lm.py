@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from grpo_lightning import profiling
 from grpo_lightning.errors import ConfigError, require, require_range
-from grpo_lightning.functional.log_probs import chunked_functionals
+from grpo_lightning.functional.log_probs import HEAD_LOGITS, chunked_functionals
 from grpo_lightning.policies import loading
 from grpo_lightning.policies.activation_checkpointing import checkpoint_layers
 from grpo_lightning.policies.addresses import resolve_address
@@ -45,7 +45,7 @@ class CausalLM(Policy):
             told.
         attention: Attention implementation of transformers; ``auto`` for the one that it chooses for the model.
         dtype: Type of the weights.
-        head_chunk: Steps whose logits may exist at once.
+        head_logits: Logits that may exist at once when log-probabilities are computed.
         activation_checkpointing: Keep only what goes into each layer, and run the layer again in the backward pass: less
             memory for about a third more time.
         revision: Revision of a hub model.
@@ -64,20 +64,20 @@ class CausalLM(Policy):
         layout: Literal["auto", "shared", "padded", "packed"] = "auto",
         attention: str = "auto",
         dtype: Literal["float32", "bfloat16", "float16", "float64"] = "float32",
-        head_chunk: int = 2048,
+        head_logits: int = HEAD_LOGITS,
         activation_checkpointing: bool = False,
         revision: str | None = None,
         trust_remote_code: bool = False,
     ) -> None:
         super().__init__()
-        require_range("head_chunk", head_chunk, low=1)
+        require_range("head_logits", head_logits, low=1)
         require(layout in ("auto", *LAYOUTS), "layout", layout, "is no layout", "set auto, " + ", ".join(LAYOUTS))
         require(dtype in _DTYPES, "dtype", dtype, "is no type of weights", "set " + ", ".join(_DTYPES))
         self.address = resolve_address(model)
         self.lora, self.template, self.attention = lora, dict(template or {}), attention
         self.layout: str = layout
         self.dtype: torch.dtype = getattr(torch, dtype)
-        self.head_chunk, self.activation_checkpointing = head_chunk, activation_checkpointing
+        self.head_logits, self.activation_checkpointing = head_logits, activation_checkpointing
         self.hub_arguments = {"revision": revision, "trust_remote_code": trust_remote_code}
         self.prepared = False
         self.model: Any = None
@@ -178,7 +178,7 @@ class CausalLM(Policy):
         observed: Collection[str] = (),
     ) -> dict[str, Tensor]:
         inputs = LAYOUTS[self.layout](rows, self.device)
-        inputs.work.count(self.causal_lm)
+        inputs.work.count(self.causal_lm, recomputed=self.activation_checkpointing)
         chosen_S = rows.actions.values[rows.trainable_S]
         steps = rows.trainable_S.nonzero().squeeze(1)
         exact = {}
@@ -186,12 +186,14 @@ class CausalLM(Policy):
             hidden_SH = self._hidden(model, inputs)
             if "exact_kl" in {*functionals, *observed}:
                 with torch.no_grad(), self._weights("reference") as reference:
+                    reference_head = self._head(reference)
                     exact = {
                         "reference_hidden_SH": self._hidden(reference, inputs),
-                        "reference_head": self._reference_head,
+                        "reference_head": reference_head if type(reference_head) is nn.Linear else self._reference_head,
                     }
             with profiling.phase(profiling.HEAD):
-                profiling.count_head(self.causal_lm, len(steps), recomputed=len(steps) > self.head_chunk)
+                again = len(steps) * self.config.get_text_config().vocab_size > self.head_logits
+                profiling.count_head(self.causal_lm, len(steps), recomputed=again)
                 return chunked_functionals(
                     hidden_SH,
                     self._head(model),
@@ -200,7 +202,7 @@ class CausalLM(Policy):
                     None if rows.support is None else rows.support.select(steps),
                     functionals,
                     observed=observed,
-                    chunk=self.head_chunk,
+                    head_logits=self.head_logits,
                     **exact,  # type: ignore[arg-type]
                 )
 

@@ -36,10 +36,17 @@ class Work:
     duplicated: int = 0
     """Tokens of prompts that are run in another row, too."""
 
-    def count(self, model: Any) -> None:
-        """Tell a profile, if one is made, of one pass of ``model``."""
+    def count(self, model: Any, *, recomputed: bool) -> None:
+        """Tell a profile, if one is made, of one pass of ``model``, and whether the backward pass runs its layers again."""
         if profiling.active():
-            profiling.count_body(model, self.lengths_Q, self.past_Q, padding=self.padding, duplicated=self.duplicated)
+            profiling.count_body(
+                model,
+                self.lengths_Q,
+                self.past_Q,
+                padding=self.padding,
+                duplicated=self.duplicated,
+                recomputed=recomputed,
+            )
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ def reference_values(supports: list[list[int]] | None) -> dict[str, list[float]]
     return result
 
 
-def run(chunk: int, supports: list[list[int]] | None, dtype: torch.dtype = torch.float64) -> dict[str, Tensor]:
+def run(head_logits: int, supports: list[list[int]] | None, dtype: torch.dtype = torch.float64) -> dict[str, Tensor]:
     """All functionals, and the gradients of a sum that uses each of them."""
     hidden, head, reference_hidden, reference_head = setting(dtype)
     hidden.requires_grad_()
@@ -64,7 +64,7 @@ def run(chunk: int, supports: list[list[int]] | None, dtype: torch.dtype = torch
         FUNCTIONALS,
         reference_hidden_SH=reference_hidden,
         reference_head=lambda h: h @ reference_head.T,
-        chunk=chunk,
+        head_logits=head_logits,
     )
     mixed = sum(value.sum() * weight for value, weight in zip(result.values(), (1.0, 0.3, 0.7, -0.2), strict=True))
     assert isinstance(mixed, Tensor)
@@ -82,7 +82,7 @@ with_and_without = pytest.mark.parametrize("supports", [None, SUPPORTS], ids=["e
 @with_and_without
 @pytest.mark.parametrize("chunk", [1, 3, 1024])
 def test_equal_plain_loops(supports: list[list[int]] | None, chunk: int) -> None:
-    result = run(chunk, supports)
+    result = run(chunk * V, supports)
     for name, values in reference_values(supports).items():
         # Temperatures arrive in float32.
         torch.testing.assert_close(result[name], torch.tensor(values, dtype=torch.float64), rtol=1e-6, atol=1e-6)
@@ -94,7 +94,7 @@ def test_equal_plain_loops(supports: list[list[int]] | None, chunk: int) -> None
 def test_chunks_change_neither_values_nor_gradients(
     supports: list[list[int]] | None, dtype: torch.dtype, chunk: int
 ) -> None:
-    whole, parts = run(1024, supports, dtype), run(chunk, supports, dtype)
+    whole, parts = run(1024 * V, supports, dtype), run(chunk * V, supports, dtype)
     tolerance = 1e-12 if dtype == torch.float64 else 2e-5
     for name, value in whole.items():
         torch.testing.assert_close(parts[name], value, rtol=tolerance, atol=tolerance)
@@ -110,12 +110,12 @@ def test_gradients_are_finite_and_right_with_supports() -> None:
         return tuple(functionals_of(log_probs, torch.tensor(CHOSEN), FUNCTIONALS, reference).values())
 
     assert torch.autograd.gradcheck(functionals, (hidden.requires_grad_(),))
-    assert all(value.isfinite().all() for value in run(3, SUPPORTS).values())
-    assert all(value.isfinite().all() for value in run(3, SUPPORTS, torch.float32).values())
+    assert all(value.isfinite().all() for value in run(3 * V, SUPPORTS).values())
+    assert all(value.isfinite().all() for value in run(3 * V, SUPPORTS, torch.float32).values())
 
 
 def test_a_step_that_could_choose_one_thing_only_is_certain() -> None:
-    result = run(1024, SUPPORTS)
+    result = run(1024 * V, SUPPORTS)
     assert result["log_prob"][2].item() == 0.0
     assert result["entropy"][2].item() == 0.0
     assert result["sum_of_squares"][2].item() == 1.0
@@ -134,7 +134,7 @@ def test_the_divergence_from_an_equal_reference_is_exactly_zero() -> None:
         {"exact_kl"},
         reference_hidden_SH=hidden,
         reference_head=lambda h: h @ head.T,
-        chunk=2,
+        head_logits=2 * V,
     )
     assert result["exact_kl"].tolist() == [0.0] * S
 
@@ -185,6 +185,8 @@ def test_logits_of_more_than_a_chunk_never_exist_at_once() -> None:
         return states @ head.T
 
     hidden.requires_grad_()
-    result = chunked_functionals(hidden, watched, torch.tensor(CHOSEN), torch.tensor(TEMPERATURES), None, chunk=3)
+    result = chunked_functionals(
+        hidden, watched, torch.tensor(CHOSEN), torch.tensor(TEMPERATURES), None, head_logits=3 * V + 1
+    )
     result["log_prob"].sum().backward()  # type: ignore[no-untyped-call]
-    assert sorted(seen) == [1, 1, 3, 3, 3, 3], "each chunk once forward and once more in the backward pass"
+    assert sorted(seen) == [0, 1, 1, 3, 3, 3, 3], "each chunk once forward and once more in the backward pass"

@@ -75,14 +75,14 @@ def test_functionals(policy: CausalLM, rows: list[HandRow], restricted: bool, la
     supports: list[list[int]] = [[] for _ in range(rollouts.actions.values.shape[0])]
     if restricted:
         rollouts, supports = with_supports(rollouts)
-    kept = policy.layout, policy._head_is_apart, policy.head_chunk
-    policy.layout, policy._head_is_apart, policy.head_chunk = layout, apart, 6
+    kept = policy.layout, policy._head_is_apart, policy.head_logits
+    policy.layout, policy._head_is_apart, policy.head_logits = layout, apart, 300
     try:
         names = ["entropy", "sum_of_squares", "exact_kl"]
         found = policy(rollouts, names)
         observed = policy(rollouts, observed=names)
     finally:
-        policy.layout, policy._head_is_apart, policy.head_chunk = kept
+        policy.layout, policy._head_is_apart, policy.head_logits = kept
     for name, wanted in by_loops(policy, rows, supports).items():
         assert float((found[name] - wanted).abs().max()) < 1e-10, name
         assert torch.equal(observed[name], found[name]), name
@@ -213,7 +213,7 @@ def test_context_length_of_other_names(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"head_chunk": 0}, "head_chunk: 0"),
+        ({"head_logits": 0}, "head_logits: 0"),
         ({"layout": "nested"}, "layout: 'nested'"),
         ({"dtype": "int8"}, "dtype: 'int8'"),
     ],

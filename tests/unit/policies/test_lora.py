@@ -127,7 +127,7 @@ def test_merging_an_adapted_embedding_and_head(tmp_path: Path) -> None:
 
 
 def test_exact_kl_with_an_adapted_head_measures_to_the_head_without(tmp_path: Path) -> None:
-    policy = load_policy(save_model(tmp_path, small_llama()), lora=LoRA(rank=2, targets=["lm_head"]), head_chunk=4)
+    policy = load_policy(save_model(tmp_path, small_llama()), lora=LoRA(rank=2, targets=["lm_head"]), head_logits=200)
     move(policy, seed=1, scale=0.2)
     rows = example_rows(policy.causal_lm)
     wanted = []

@@ -10,7 +10,7 @@ from helpers.checked import Settings, built_in_cases
 
 OTHERS: Settings = [
     ("causal_lm", {"layout": "packed"}),
-    ("causal_lm", {"head_chunk": 3}),
+    ("causal_lm", {"head_logits": 100}),
     ("causal_lm", {"lora": LoRA(rank=4)}),
 ]
 

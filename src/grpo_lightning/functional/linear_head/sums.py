@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from grpo_lightning.functional.head_tiles import At, Side, Steps, Tiles
+from grpo_lightning.functional.linear_head.tiles import At, Side, Steps, Tiles, lowest
 
 
 @dataclass(frozen=True)
@@ -122,93 +122,100 @@ def walk(job: HeadJob, policy: Side, reference: Side | None) -> Iterator[Tile]:
             yield Tile(tiles, job.wide, block, ids, part, tiles.steps[index], weights["policy"][0], made)
 
 
-def _strip_sums(
-    logits_SV: Tensor, reference_SV: Tensor | None, names: Collection[str], spare_SV: Tensor
-) -> list[Tensor]:
-    """Of a strip, by step: largest x, sum of e = exp(x - largest), the same of the reference, and what ``names`` need.
+Sums = dict[str, Tensor]
+"""Of some ids, by step: ``top``, the largest x, and sums over e = exp(u), u = x - top: ``total`` of e, ``entropy`` of e u,
+``sum_of_squares`` of e^2, ``exact_kl`` of e (u - w) with w the u of the reference, whose own top and total are there too.
+"""
 
-    The tensors given are used up.
-    """
+
+def _strip_sums(logits_SV: Tensor, reference_SV: Tensor | None, names: Collection[str], spare_SV: Tensor) -> Sums:
+    """The sums of a strip; the tensors given are used up."""
+    result = {}
     top_S = logits_SV.amax(-1, keepdim=True)
     logits_SV.sub_(top_S)
-    result = [top_S.squeeze(1)]
-    reference_sums = []
     if reference_SV is not None:
-        reference_top_S = reference_SV.amax(-1)
-        reference_SV.sub_(reference_top_S[:, None])
-        reference_sums = [reference_top_S, torch.exp(reference_SV, out=spare_SV).sum(-1)]
+        reference_top_S = reference_SV.amax(-1, keepdim=True)
+        reference_SV.sub_(reference_top_S)
+        result["reference_top"] = reference_top_S.squeeze(1)
+        result["reference_total"] = torch.exp(reference_SV, out=spare_SV).sum(-1)
     powers_SV = torch.exp(logits_SV, out=spare_SV)
-    total_S = powers_SV.sum(-1)
-    result += [total_S, *reference_sums]
+    result |= {"top": top_S.squeeze(1), "total": powers_SV.sum(-1)}
     if reference_SV is not None:
         # The difference first: where both are equal it is 0, and not what rounding leaves of two large sums.
-        result.append(torch.sub(logits_SV, reference_SV, out=reference_SV).mul_(powers_SV).sum(-1) / total_S)
+        result["exact_kl"] = torch.sub(logits_SV, reference_SV, out=reference_SV).mul_(powers_SV).sum(-1)
     if "entropy" in names:
-        result.append(logits_SV.mul_(powers_SV).sum(-1) / total_S)
+        result["entropy"] = logits_SV.mul_(powers_SV).sum(-1)
     if "sum_of_squares" in names:
-        result.append((torch.linalg.vector_norm(powers_SV, dim=-1) / total_S) ** 2)
+        result["sum_of_squares"] = torch.linalg.vector_norm(powers_SV, dim=-1) ** 2
     return result
 
 
-def _sums(job: HeadJob, policy: Side) -> dict[str, Tensor]:
-    """The sums of each tile as [blocks, S], and ``chosen`` [S]: x of what each step chose."""
-    labels = ["top", "total"]
-    if job.reference is not None:
-        labels += ["reference_top", "reference_total", "exact_kl"]
-    labels += [name for name in ("entropy", "sum_of_squares") if name in job.names]
-    count, device = job.steps.chosen_S.shape[0], policy.hidden_SH.device
-    sums: dict[str, list[list[Tensor]]] = {label: [] for label in labels}
-    chosen_S = torch.zeros(count, dtype=job.wide, device=device)
+def _moved(sums: Sums, top_S: Tensor, reference_top_S: Tensor | None) -> Sums:
+    """The sums with u and w measured from other tops."""
+    shift_S, total_S = sums["top"] - top_S, sums["total"]
+    power_S = shift_S.exp()
+    result = {"total": total_S * power_S}
+    if "entropy" in sums:
+        result["entropy"] = (sums["entropy"] + shift_S * total_S) * power_S
+    if "sum_of_squares" in sums:
+        result["sum_of_squares"] = sums["sum_of_squares"] * power_S**2
+    if reference_top_S is not None:
+        reference_shift_S = sums["reference_top"] - reference_top_S
+        result["reference_total"] = sums["reference_total"] * reference_shift_S.exp()
+        result["exact_kl"] = (sums["exact_kl"] + (shift_S - reference_shift_S) * total_S) * power_S
+    return result
+
+
+def _joined(one: Sums, two: Sums) -> Sums:
+    """The sums of two sets of ids, together."""
+    tops = {name: torch.maximum(one[name], two[name]) for name in ("top", "reference_top") if name in one}
+    moved = [_moved(sums, tops["top"], tops.get("reference_top")) for sums in (one, two)]
+    return {name: value + moved[1][name] for name, value in moved[0].items()} | tops
+
+
+def _sums(job: HeadJob, policy: Side) -> tuple[Tensor, Sums]:
+    """x of what each step chose [S], and the sums over the vocabulary."""
+    device = policy.hidden_SH.device
+    chosen_S = torch.zeros(job.steps.chosen_S.shape[0], dtype=job.wide, device=device)
+    parts: dict[int, Sums] = {}
     for tile in walk(job, policy, job.reference):
         column_S, here_S = tile.chosen()
         found_S = tile.sides["policy"][0].gather(1, column_S).squeeze(1).to(job.wide)
         chosen_S[tile.part] = torch.where(here_S, found_S, chosen_S[tile.part])
-        if tile.part.start == 0:
-            for blocks in sums.values():
-                blocks.append([])
-        for strip in tile.strips():
-            values = _strip_sums(strip["policy"], strip.get("reference"), job.names, strip["spare"])
-            for blocks, value in zip(sums.values(), values, strict=True):
-                blocks[-1].append(value)
+        strips = [
+            _strip_sums(strip["policy"], strip.get("reference"), job.names, strip["spare"]) for strip in tile.strips()
+        ]
+        sums = {name: torch.cat([strip[name] for strip in strips]) for name in strips[0]}
+        before = parts.get(tile.part.start)
+        parts[tile.part.start] = sums if before is None else _joined(before, sums)
+    # What a support leaves out has no log-probability.
+    chosen_S.masked_fill_(chosen_S <= lowest(job.dtype) / 2, -torch.inf)
     if job.steps.temperature_S is not None:
         chosen_S = chosen_S / job.steps.temperature_S.to(job.wide)
-    empty = chosen_S.new_zeros(1, 0)
-    joined = {
-        label: torch.stack([torch.cat(block) for block in blocks]) if blocks else empty
-        for label, blocks in sums.items()
-    }
-    return {**joined, "chosen": chosen_S}
+    names = next(iter(parts.values()), ())
+    return chosen_S, {name: torch.cat([sums[name] for sums in parts.values()]) for name in names}
 
 
-def _share(top: Tensor, total: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """From the sums of blocks: largest x and log of the sum of exp(x - largest), both [S]; log of each block's share."""
-    top_S = top.amax(0)
-    log_blocks = (top - top_S).add_(total.log())
-    log_total_S = ((top - top_S).exp() * total).sum(0).log()
-    return top_S, log_total_S, log_blocks - log_total_S
-
-
-def _functionals(sums: Mapping[str, Tensor], names: Collection[str]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+def _functionals(chosen_S: Tensor, sums: Sums, names: Collection[str]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """Each functional [S], and what the backward pass needs of the normalisers."""
-    top_S, log_total_S, log_share = _share(sums["top"], sums["total"])
-    share = log_share.exp()
-    result = {"log_prob": (sums["chosen"] - top_S) - log_total_S}
-    normalisers = {"top": top_S, "log_total": log_total_S}
-    log_total = sums["total"].log()
+    if not sums:
+        return {name: chosen_S.clone() for name in names}, {}
+    total_S, log_total_S = sums["total"], sums["total"].log()
+    result = {"log_prob": (chosen_S - sums["top"]) - log_total_S}
+    normalisers = {"top": sums["top"], "log_total": log_total_S}
     if "entropy" in names:
-        result["entropy"] = -(share * (sums["entropy"] - log_total + log_share)).sum(0)
+        result["entropy"] = log_total_S - sums["entropy"] / total_S
     if "sum_of_squares" in names:
-        result["sum_of_squares"] = (share**2 * sums["sum_of_squares"]).sum(0)
+        result["sum_of_squares"] = sums["sum_of_squares"] / total_S**2
     if "exact_kl" in names:
-        other_top_S, other_log_total_S, other_log_share = _share(sums["reference_top"], sums["reference_total"])
-        within = sums["exact_kl"] - (log_total - sums["reference_total"].log())
-        result["exact_kl"] = (share * (within + (log_share - other_log_share))).sum(0)
-        normalisers |= {"reference_top": other_top_S, "reference_log_total": other_log_total_S}
+        other_S = sums["reference_total"].log()
+        result["exact_kl"] = sums["exact_kl"] / total_S - (log_total_S - other_S)
+        normalisers |= {"reference_top": sums["reference_top"], "reference_log_total": other_S}
     return result, normalisers
 
 
 def linear_functionals(job: HeadJob, policy: Side) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """Functionals ``job.names`` of ``policy``, each [S], without gradient, and the normalisers."""
     with torch.no_grad(), torch.autocast(policy.hidden_SH.device.type, enabled=False):
-        result, normalisers = _functionals(_sums(job, policy.to(job.dtype)), job.names)
+        result, normalisers = _functionals(*_sums(job, policy.to(job.dtype)), job.names)
     return {name: result[name] for name in job.names}, normalisers

@@ -8,11 +8,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 from typing_extensions import override
 
-from grpo_lightning.functional.head_tiles import Side, Steps, Tiles
-from grpo_lightning.functional.linear_head import HeadJob, Tile, linear_functionals, walk
+from grpo_lightning.functional.linear_head.sums import HeadJob, Tile, linear_functionals, walk
+from grpo_lightning.functional.linear_head.tiles import Side, Steps, Tiles
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ class Slopes:
 
     def split(self, count: int) -> list[Slopes]:
         """Of ``count`` steps after others."""
-        pieces = zip(*(column.split(count) for column in self.columns.values()), strict=True)
+        pieces = zip(*(torch.split(column, count) for column in self.columns.values()), strict=True)
         return [Slopes(dict(zip(self.columns, piece, strict=True))) for piece in pieces]
 
     def gradient(self, logits_SV: Tensor, reference_SV: Tensor | None, spare_SV: Tensor) -> Tensor:
@@ -93,7 +92,8 @@ def _add_product(total: Tensor, left: Tensor, right: Tensor, tiles: Tiles, *, fi
         if first:
             total.copy_(product)
         else:
-            total.add_(product)
+            # Added in its own type it would be converted in fresh memory.
+            total.add_(tiles.buffer("wide product", total.shape, total.dtype).copy_(product))
 
 
 @dataclass
@@ -126,8 +126,6 @@ class Gradients:
 def _backward(job: HeadJob, policy: Side, slopes: Slopes, wanted: tuple[bool, bool, bool]) -> Gradients:
     total = Gradients.of(policy, job.wide, wanted)
     policy = policy.to(job.dtype)
-    if policy.hidden_SH.shape[0] == 0 and total.weight_VH is not None:
-        total.weight_VH.zero_()
     parts: dict[int, list[Slopes]] = {}
     for tile in walk(job, policy, job.reference if "log_ratio" in slopes.columns else None):
         raw_SV, kept = tile.sides["policy"]
@@ -140,9 +138,9 @@ def _backward(job: HeadJob, policy: Side, slopes: Slopes, wanted: tuple[bool, bo
         pieces = zip(
             parts[tile.part.start],
             tile.strips(),
-            slope_SV.split(count),
-            column_S.split(count),
-            at_chosen_S.split(count),
+            torch.split(slope_SV, count),
+            torch.split(column_S, count),
+            torch.split(at_chosen_S, count),
             strict=True,
         )
         for here, strip, out_SV, column, at_chosen in pieces:
@@ -176,9 +174,10 @@ class LinearFunctionals(torch.autograd.Function):
         return tuple(result.values())
 
     @staticmethod
-    @once_differentiable
     @override
     def backward(ctx: Any, *upstream: Tensor | None) -> tuple[Tensor | None, ...]:
+        if torch.is_grad_enabled():
+            raise RuntimeError("functionals of a linear head have no second derivative: leave out create_graph")
         hidden_SH, weight_VH, bias_V, *saved = ctx.saved_tensors
         given = {name: value for name, value in zip(ctx.job.names, upstream, strict=True) if value is not None}
         if not given:
@@ -205,6 +204,11 @@ def gradients(
     """Gradients of ``policy`` from ``upstream``; steps without any are not run."""
     moved_S = torch.stack([value != 0 for value in upstream.values()]).any(0)
     steps = moved_S.nonzero().squeeze(1)
+    if steps.shape[0] == 0:
+        nothing = Gradients.of(policy, job.wide, wanted)
+        if nothing.weight_VH is not None:
+            nothing.weight_VH.zero_()
+        return nothing
     if steps.shape[0] == moved_S.shape[0]:
         return _backward(job, policy, Slopes.of(upstream, values, job.steps.temperature_S), wanted)
     some = replace(
@@ -247,7 +251,14 @@ def tiled_functionals(
     dtype: torch.dtype,
     head_logits: int,
 ) -> dict[str, Tensor]:
-    """Functionals ``order`` of plain linear heads, each [S]; ``log_prob`` and those in ``names`` with gradient."""
+    """Functionals ``order`` of plain linear heads, each [S]; ``log_prob`` and those in ``names`` with gradient.
+
+    Raises:
+        IndexError: A step chose what is outside the vocabulary.
+    """
+    vocabulary = policy.weight_VH.shape[0]
+    if bool(((steps.chosen_S < 0) | (steps.chosen_S >= vocabulary)).any()):
+        raise IndexError(f"a step chose an id outside the vocabulary of {vocabulary}")
     inputs = (policy.hidden_SH, policy.weight_VH, policy.bias_V)
     learns = torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in inputs)
     job = HeadJob(
@@ -262,4 +273,5 @@ def tiled_functionals(
     )
     if not learns:
         return linear_functionals(job, policy)[0]
-    return dict(zip(order, LinearFunctionals.apply(*inputs, job), strict=True))
+    results = LinearFunctionals.apply(*inputs, job)  # type: ignore[no-untyped-call]
+    return dict(zip(order, results, strict=True))

@@ -18,7 +18,6 @@ from typing import Any
 
 from measuring import models, options, pairs, peers, results
 from measuring.protocol import Worker
-from measuring.workload import prompts
 
 GROUP, PROMPTS_PER_STEP, LEARNING_RATE, PROMPT_POOL = 8, 2, 1e-6, 32
 LENGTHS = {"short": 44, "long": 512}
@@ -51,7 +50,8 @@ def main() -> None:
         for length in given.length or LENGTHS
         for precision in given.precision or PRECISIONS
     ]
-    settings = {"group": GROUP, "prompts": PROMPTS_PER_STEP, "completion": completion(given), "against": given.against}
+    settings = {"group": GROUP, "prompts": PROMPTS_PER_STEP, "completion": completion(given), "against": given.against,
+                "lengths": list(given.length or LENGTHS), "precisions": list(given.precision or PRECISIONS)}  # fmt: skip
     results.finish(given, "step", settings, cases)
 
 
@@ -73,23 +73,25 @@ def case(given: argparse.Namespace, folder: Path, peer: Path | None, length: str
         rows = given.trl_rows or TRL_ROWS[length, precision]
         workers["trl"] = Worker(peer, "step_trl.py", [*shared, "--rows", str(rows)], threads=given.threads)
     try:
-        measured = pairs.alternate(
-            {name: lambda _, worker=worker: worker.order() for name, worker in workers.items()}, given.repeats
-        )
+        measured = pairs.alternate({name: one_step(worker) for name, worker in workers.items()}, given.repeats)
     finally:
         for worker in workers.values():
             worker.close()
     return row(given, length, tokens, precision, workers, measured)
 
 
+def one_step(worker: Worker) -> pairs.Measure:
+    """Measures a step of a side."""
+    return lambda _: worker.order()
+
+
 def written(given: argparse.Namespace, folder: Path, tokens: int) -> Path:
     """A file with prompts of ``tokens`` tokens each."""
-    from transformers import AutoTokenizer
+    from measuring import training
 
-    tokenizer = AutoTokenizer.from_pretrained(folder)
     path: Path = given.scratch / "prompts" / f"{folder.name}_{tokens}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(prompts(lambda text: len(tokenizer(text)["input_ids"]), tokens, PROMPT_POOL)))
+    path.write_text(json.dumps(training.texts_for(folder, tokens, PROMPT_POOL)))
     return path
 
 

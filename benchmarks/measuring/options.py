@@ -35,5 +35,6 @@ def settled(arguments: argparse.Namespace) -> argparse.Namespace:
         arguments.repeats = 1 if arguments.quick else arguments.standard_repeats
     arguments.model = arguments.model or (TINY if arguments.quick else SMOLLM2)
     arguments.out = arguments.out or (arguments.scratch / "quick" if arguments.quick else RESULTS)
+    os.environ.setdefault("TQDM_DISABLE", "1")
     machine.use_threads(arguments.threads)
     return arguments

@@ -39,20 +39,21 @@ def order_of(names: Sequence[str], round_: int) -> list[str]:
 
 
 def alternate(
-    sides: Mapping[str, Measure], rounds: int, *, say: Callable[[str], None] = print
+    sides: Mapping[str, Measure], rounds: int, *, warm_up: bool = True, say: Callable[[str], None] = print
 ) -> dict[str, list[dict[str, Any]]]:
-    """Measure every side once a round, in turning order; the first round is a warm-up and left out.
+    """Measure every side once a round, in turning order.
 
     Args:
         sides: What is compared, by name.
         rounds: Rounds that count.
+        warm_up: Whether a round before them is left out.
         say: Told of each measurement.
 
     Returns:
         By name, one measurement a round.
     """
     kept: dict[str, list[dict[str, Any]]] = {name: [] for name in sides}
-    for round_ in range(rounds + 1):
+    for round_ in range(0 if warm_up else 1, rounds + 1):
         for name in order_of(list(sides), round_):
             measured = sides[name](round_)
             say(f"  {'warm-up' if round_ == 0 else f'round {round_}'}: {name} {measured['seconds']:.3f} s")

@@ -27,10 +27,9 @@ class WorkerDiedError(RuntimeError):
 
 
 class Channel:
-    """The worker's end."""
+    """The worker's end. Whatever prints after it was made prints to standard error."""
 
     def __init__(self) -> None:
-        # Whatever prints from here on prints to standard error.
         self._out: TextIO = os.fdopen(os.dup(1), "w")
         os.dup2(2, 1)
 
@@ -100,10 +99,10 @@ class Worker:
 
     def _answer(self) -> dict[str, Any]:
         assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            raise self._death()
-        return dict(json.loads(line))
+        for line in self._process.stdout:
+            if line.startswith("{"):  # a library may have printed before the channel was there
+                return dict(json.loads(line))
+        raise self._death()
 
     def _death(self) -> WorkerDiedError:
         code = self._process.wait()

@@ -46,8 +46,8 @@ def text(name: str, runs: Sequence[Run]) -> str:
     if not runs:
         return "Not measured yet."
     last = runs[-1]
-    count, threads = last["settings"]["repeats"], last["settings"]["threads"]
-    foot = f"{machine.sentence(last['machine'])}. Median (least to greatest) of {count}, {threads} threads, {last['when'][:10]}."
+    about = machine.sentence(last["machine"])
+    foot = f"{about}. Median (least to greatest) of {last['settings']['repeats']}, {last['when'][:10]}."
     return f"{TABLES[name](runs)}\n\n{foot}"
 
 

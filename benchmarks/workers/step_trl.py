@@ -13,37 +13,36 @@ import time
 from pathlib import Path
 from typing import Any
 
+import torch
+import transformers
+import trl
+from datasets import Dataset
 from measuring.protocol import Channel
 from measuring.workload import scores
-
-channel = Channel()  # before libraries that print are imported
-
-import torch  # noqa: E402
-import transformers  # noqa: E402
-import trl  # noqa: E402
-from datasets import Dataset  # noqa: E402
-from transformers import AutoTokenizer, TrainerCallback  # noqa: E402
-from trl import GRPOConfig, GRPOTrainer  # noqa: E402
+from transformers import AutoTokenizer, TrainerCallback
+from trl import GRPOConfig, GRPOTrainer
 
 
 class Gate(TrainerCallback):
     """Lets a step begin when it is ordered, and answers when it is over."""
 
-    def __init__(self) -> None:
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
         self.seconds: dict[str, float] = {}
         self.tokens = 0
-        self.trainer: GRPOTrainer | None = None
 
     def on_train_begin(self, *_: Any, **__: Any) -> None:
         versions = {"trl": trl.__version__, "transformers": transformers.__version__, "torch": torch.__version__}
-        channel.ready(versions=versions, threads=torch.get_num_threads())
+        self.channel.ready(versions=versions, threads=torch.get_num_threads())
 
     def on_step_begin(self, *_: Any, **__: Any) -> None:
-        channel.order()
+        self.channel.order()
         self.seconds, self.tokens = {}, 0
 
     def on_step_end(self, *_: Any, **__: Any) -> None:
-        channel.done(generated_tokens=self.tokens, **{f"{name}_seconds": each for name, each in self.seconds.items()})
+        self.channel.done(
+            generated_tokens=self.tokens, **{f"{name}_seconds": each for name, each in self.seconds.items()}
+        )
 
     def reward(self, completions: list[str], completion_ids: list[list[int]], **_: Any) -> list[float]:
         """The reward of the benchmark; counts tokens on the way."""
@@ -80,7 +79,7 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     given = arguments()
     rows = given.group * given.prompts_per_step
-    gate = Gate()
+    gate = Gate(Channel())
     tokenizer = AutoTokenizer.from_pretrained(given.model, padding_side="left")
     nothing = len(tokenizer) + 1_000_000  # an id that no row can draw, so that no row ends before its limit
     config = GRPOConfig(

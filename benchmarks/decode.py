@@ -74,6 +74,7 @@ def start(given: argparse.Namespace, folder: Path) -> dict[str, Worker]:
         python = peers.interpreter(peers.VLLM, given.peer_env, given.scratch / "environments")
         rows = max(given.prompts or PROMPT_COUNTS) * GROUP
         call = [*model, "--longest", str(prompt(given) + MOST), "--rows", str(rows)]
+        call += ["--eager"] if given.quick else []
         workers["vllm"] = Worker(python, "decode_vllm.py", call, threads=given.threads)
     return workers
 

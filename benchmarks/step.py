@@ -66,7 +66,7 @@ def case(given: argparse.Namespace, folder: Path, peer: Path | None, length: str
     shared = ["--model", str(folder), "--prompts", str(written(given, folder, tokens)), "--group", str(GROUP),
               "--prompts-per-step", str(PROMPTS_PER_STEP), "--completion", str(completion(given)),
               "--precision", precision, "--learning-rate", str(LEARNING_RATE)]  # fmt: skip
-    budget = GROUP * (tokens + completion(given))  # one group is one micro-batch
+    budget = tokens + GROUP * completion(given)  # one group is one micro-batch
     workers = {"ours": Worker(peers.ours(), "step_ours.py", [*shared, "--micro-batch-tokens", str(budget)],
                               threads=given.threads)}  # fmt: skip
     if peer is not None:

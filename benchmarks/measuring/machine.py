@@ -12,9 +12,13 @@ from typing import Any
 
 
 def use_threads(count: int) -> None:
-    """Let this process, and those it starts, compute with ``count`` threads. Call it before torch is imported."""
-    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ[name] = str(count)
+    """Let this process compute with ``count`` threads. Call it before torch is imported."""
+    os.environ |= environment(count)
+
+
+def environment(threads: int) -> dict[str, str]:
+    """Environment variables of every side: threads, and large pages for tensors, which helps whoever allocates much."""
+    return {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads), "THP_MEM_ALLOC_ENABLE": "1"}
 
 
 def describe() -> dict[str, Any]:

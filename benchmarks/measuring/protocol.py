@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
 
-from measuring import memory
+from measuring import machine, memory
 
 WORKERS = Path(__file__).parents[1] / "workers"
 
@@ -69,8 +69,7 @@ class Worker:
 
     def __init__(self, python: Path, script: str, arguments: Sequence[str], *, threads: int) -> None:
         environment = os.environ | {
-            "OMP_NUM_THREADS": str(threads),
-            "MKL_NUM_THREADS": str(threads),
+            **machine.environment(threads),
             "TOKENIZERS_PARALLELISM": "false",
             "HF_HUB_OFFLINE": "1",
             "PYTHONPATH": os.pathsep.join([str(WORKERS.parent), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep),

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
 from lightning.pytorch import Callback, Trainer
 
 from grpo_lightning import GRPODataModule, GRPOModule
@@ -25,12 +23,12 @@ def reward(completions: list[str]) -> list[float]:
 
 
 def one_group(group: int, prompt: int, completion: int) -> int:
-    """A budget of tokens that makes one micro-batch of each group."""
-    return group * (prompt + completion)
+    """A budget of tokens that makes one micro-batch of each group whose prompt is run once."""
+    return prompt + group * completion
 
 
 def module(policy: Any, *, group: int, prompts: int, completion: int, budget: int, rate: float = 1e-6) -> GRPOModule:
-    """A GRPO step with the fused AdamW and everything else as it is by default."""
+    """A GRPO step with everything as it is by default."""
     return GRPOModule(
         policy=policy,
         rewards=[RewardEntry(reward=FunctionReward(function=reward))],
@@ -38,7 +36,7 @@ def module(policy: Any, *, group: int, prompts: int, completion: int, budget: in
         prompts_per_rollout=prompts,
         micro_batch_tokens=budget,
         generation=Generation(max_new_tokens=completion),
-        optimizer=partial(torch.optim.AdamW, lr=rate, weight_decay=0.0, fused=True),
+        learning_rate=rate,
         seed=0,
     )
 

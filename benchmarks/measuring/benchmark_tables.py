@@ -1,0 +1,85 @@
+"""What the table of each benchmark shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from measuring.tables import Run, again, gib, spread, table
+
+
+def step(runs: Sequence[Run]) -> str:
+    """Whole steps next to TRL's."""
+    head = ["prompt", "precision", "TRL 1.16, s", "ours, s", "times faster", "run before", "TRL generating, s",
+            "ours generating, s", "TRL peak, GiB", "ours peak, GiB"]  # fmt: skip
+    rows = []
+    for index, case in enumerate(runs[-1]["cases"]):
+        sides = case["sides"]
+        ours, trl = sides["ours"], sides.get("trl")
+        rows.append([
+            f"{case['prompt_tokens']} tokens", case["precision"], spread(trl["seconds"]) if trl else "",
+            spread(ours["seconds"]), spread(case["speedup"]) if trl else "",
+            again(runs, index, lambda each: spread(each["speedup"])) if trl else "",
+            spread(trl["generate_seconds"]) if trl else "", spread(ours["generate_seconds"]),
+            gib(trl["peak_bytes"]) if trl else "", gib(ours["peak_bytes"]),
+        ])  # fmt: skip
+    return table(head, rows)
+
+
+def layout(runs: Sequence[Run]) -> str:
+    """A prompt once a group, next to once a row."""
+    head = ["prompt", "dense, s", "prompt once, s", "times faster", "run before", "counted: all", "body", "attention",
+            "head", "dense peak, GiB", "prompt once peak, GiB"]  # fmt: skip
+    rows = []
+    for index, case in enumerate(runs[-1]["cases"]):
+        dense, shared = case["sides"]["dense"], case["sides"]["shared"]
+        rows.append([
+            f"{case['prompt_tokens']} tokens", spread(dense["seconds"]), spread(shared["seconds"]),
+            spread(case["speedup"]), again(runs, index, lambda each: spread(each["speedup"])),
+            *(f"{case['counted'][part]:.2f}" for part in ("total", "body", "attention", "head")),
+            gib(dense["peak_bytes_above"]), gib(shared["peak_bytes_above"]),
+        ])  # fmt: skip
+    return table(head, rows)
+
+
+def head_memory(runs: Sequence[Run]) -> str:
+    """Peak memory against vocabulary."""
+    head = ["vocabulary", "peak above weights and gradient, MiB", "run before", "one set of logits would be, MiB", "s"]
+    rows = []
+    for index, case in enumerate(runs[-1]["cases"]):
+        rows.append([
+            f"{case['vocabulary']:,}", spread(case["above_bytes"], 0, 2**-20),
+            again(runs, index, lambda each: spread(each["above_bytes"], 0, 2**-20)),
+            f"{case['logits_bytes'] / 2**20:.0f}", spread(case["seconds"]),
+        ])  # fmt: skip
+    return table(head, rows)
+
+
+def decode(runs: Sequence[Run]) -> str:
+    """Tokens a second of every engine."""
+    head = ["rows", "lengths", "tokens", "ours, tokens/s", "generate(), tokens/s", "vLLM, tokens/s",
+            "times generate()", "run before", "times vLLM", "run before"]  # fmt: skip
+    rows = []
+    for index, case in enumerate(runs[-1]["cases"]):
+        rates = [case["sides"].get(name, {}).get("tokens_per_second") for name in ("ours", "generate", "vllm")]
+        line = [f"{case['prompts']} x {case['rows'] // case['prompts']}", case["kind"], str(case["tokens"])]
+        line += [spread(rate, 0) if rate else "" for rate in rates]
+        for name in ("generate", "vllm"):
+            if name in case["speedup"]:
+                line += [spread(case["speedup"][name]), again(runs, index, _times(name))]
+            else:
+                line += ["", ""]
+        rows.append(line)
+    return table(head, rows)
+
+
+def _times(name: str) -> Callable[[dict[str, Any]], str]:
+    return lambda case: spread(case["speedup"][name])
+
+
+TABLES: dict[str, Callable[[Sequence[Run]], str]] = {
+    "step": step,
+    "layout": layout,
+    "head_memory": head_memory,
+    "decode": decode,
+}

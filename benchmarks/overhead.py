@@ -25,9 +25,9 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> None:
+    given = arguments()
     from measuring import stopwatch, training
 
-    given = arguments()
     lengths, completion = ((12,), 6) if given.quick else (LENGTHS, COMPLETION)
     folder = models.exported(given.model, given.scratch)
     cases: list[dict[str, Any]] = []

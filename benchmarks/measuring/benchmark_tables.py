@@ -77,9 +77,66 @@ def _times(name: str) -> Callable[[dict[str, Any]], str]:
     return lambda case: spread(case["speedup"][name])
 
 
+def overhead(runs: Sequence[Run]) -> str:
+    """The share of a step outside model arithmetic."""
+    head = ["prompt", "precision", "step, s", "outside, s", "outside, %", "run before, %", "of it sampling around the model, s",
+            "gradient's norm, s"]  # fmt: skip
+    rows = []
+    for index, case in enumerate(runs[-1]["cases"]):
+        rows.append([
+            f"{case['prompt_tokens']} tokens", case["precision"], spread(case["seconds"]), spread(case["outside"], 3),
+            spread(case["outside_share"], 1, 100), again(runs, index, lambda each: spread(each["outside_share"], 1, 100)),
+            spread(case["sampling"], 3), spread(case["gradient_norm"], 3),
+        ])  # fmt: skip
+    return table(head, rows)
+
+
+def growth(runs: Sequence[Run]) -> str:
+    """Exponents of time and memory."""
+    head = ["grows with", "sizes", "step: measured", "counted", "sampling: measured", "counted", "memory: measured",
+            "counted", "run before: step, sampling, memory"]  # fmt: skip
+    rows = []
+    for index, case in enumerate(runs[-1]["cases"]):
+        line = [case["axis"], ", ".join(map(str, case["sizes"]))]
+        for name in _GROWTHS:
+            found = case["growth"][name]
+            line += [f"{found['measured']:.2f}{'' if found['explained'] else ' (more)'}", f"{found['counted']:.2f}"]
+        rows.append([*line, again(runs, index, _exponents)])
+    return table(head, rows)
+
+
+_GROWTHS = ("seconds", "generate", "above_bytes")
+
+
+def _exponents(case: dict[str, Any]) -> str:
+    return ", ".join(f"{case['growth'][name]['measured']:.2f}" for name in _GROWTHS)
+
+
+def roof(runs: Sequence[Run]) -> str:
+    """Each phase next to bare products at its shapes."""
+    head = ["prompt", "precision", "phase", "s a step", "GFLOP/s", "bare products, s", "share of the roof, %",
+            "run before, %"]  # fmt: skip
+    rows = []
+    for index, case in enumerate(runs[-1]["cases"]):
+        for name, phase in case["phases"].items():
+            rows.append([
+                f"{case['prompt_tokens']} tokens", case["precision"], name, f"{phase['seconds']:.3f}",
+                f"{phase['gflops']:.0f}", spread(phase["roof_seconds"], 3), spread(phase["roof_share"], 0, 100),
+                again(runs, index, _share_of(name)),
+            ])  # fmt: skip
+    return table(head, rows)
+
+
+def _share_of(phase: str) -> Callable[[dict[str, Any]], str]:
+    return lambda case: spread(case["phases"][phase]["roof_share"], 0, 100)
+
+
 TABLES: dict[str, Callable[[Sequence[Run]], str]] = {
     "step": step,
     "layout": layout,
     "head_memory": head_memory,
     "decode": decode,
+    "overhead": overhead,
+    "growth": growth,
+    "roof": roof,
 }

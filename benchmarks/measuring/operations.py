@@ -115,3 +115,9 @@ def generate_shared(shape: Shape, group: int, prompt: int, completion: int) -> O
     prefill = forward(shape, prompt, causal_pairs(prompt), 1)
     own = completion - 1
     return prefill + forward(shape, own, causal_pairs(own, before=prompt), own).times(group)
+
+
+def tokens(group: int, prompt: int, completion: int, *, shared: bool) -> int:
+    """Tokens of a group as it is trained: what its activations take grows with them."""
+    own = completion - 1
+    return prompt + group * own if shared else group * (prompt + own)

@@ -24,6 +24,7 @@ GROUP, PROMPT = 8, 128
 PROMPT_COUNTS = (2, 8)
 KINDS = ("uniform", "realistic")
 UNIFORM, MOST = 64, 256
+QUICK_UNIFORM, QUICK_MOST = 6, 16
 
 
 def arguments() -> argparse.Namespace:
@@ -73,7 +74,8 @@ def start(given: argparse.Namespace, folder: Path) -> dict[str, Worker]:
     if "vllm" in given.against:
         python = peers.interpreter(peers.VLLM, given.peer_env, given.scratch / "environments")
         rows = max(given.prompts or PROMPT_COUNTS) * GROUP
-        call = [*model, "--longest", str(prompt(given) + MOST), "--rows", str(rows)]
+        most = QUICK_MOST if given.quick else MOST
+        call = [*model, "--longest", str(prompt(given) + most), "--rows", str(rows)]
         call += ["--eager"] if given.quick else []
         workers["vllm"] = Worker(python, "decode_vllm.py", call, threads=given.threads)
     return workers
@@ -85,7 +87,7 @@ def case(
     """One row of the table."""
     print(f"{count} prompts of {GROUP} rows, {kind} lengths")
     rows = count * GROUP
-    uniform, most = (6, 16) if given.quick else (UNIFORM, MOST)
+    uniform, most = (QUICK_UNIFORM, QUICK_MOST) if given.quick else (UNIFORM, MOST)
     limits = [uniform] * rows if kind == "uniform" else long_tailed(rows, most, seed=count)
 
     def measure(worker: Worker) -> pairs.Measure:

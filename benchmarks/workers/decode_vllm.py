@@ -35,7 +35,7 @@ def main() -> None:
         model=given.model,
         dtype="bfloat16",
         enforce_eager=given.eager,
-        max_model_len=min(given.longest, given.context),
+        max_model_len=given.longest,
         max_num_seqs=given.rows,
         disable_log_stats=True,
     )

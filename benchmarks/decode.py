@@ -40,9 +40,9 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> None:
+    given = arguments()
     from transformers import AutoConfig
 
-    given = arguments()
     folder = models.exported(given.model, given.scratch)
     vocabulary = AutoConfig.from_pretrained(folder).get_text_config().vocab_size
     workers = start(given, folder)

@@ -52,15 +52,32 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def leave(code: int) -> NoReturn:
-    """End this process with an exit code, at once where a reward's call may still be running in a thread."""
-    rewards = sys.modules.get("grpo_lightning.rewards.abandoned")
-    if rewards is not None and rewards.anything_hung():
-        # Python would wait for the threads of a pool that a call has begun, which may never end.
+    """End this process with an exit code, at once where Python's own way out could wait or abort.
+
+    It would wait for the threads of a pool in which a reward's call still runs, which may never end; and what takes down the
+    connections of a rank that failed may find the other ranks gone and abort, which turns the exit code into a signal.
+    """
+    if _reward_hung() or (code and _one_of_several_ranks()):
+        wandb = sys.modules.get("wandb")
+        if wandb is not None:
+            wandb.teardown(exit_code=code)  # what it does at Python's own end: send what is left
         logging.shutdown()
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
     sys.exit(code)
+
+
+def _reward_hung() -> bool:
+    rewards = sys.modules.get("grpo_lightning.rewards.abandoned")
+    return rewards is not None and rewards.anything_hung()
+
+
+def _one_of_several_ranks() -> bool:
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.distributed.is_available() or not torch.distributed.is_initialized():
+        return False
+    return bool(torch.distributed.get_world_size() > 1)
 
 
 def _dispatch(words: list[str]) -> int:

@@ -27,9 +27,15 @@ class WorkerDiedError(RuntimeError):
 
 
 class Channel:
-    """The worker's end. Whatever prints after it was made prints to standard error."""
+    """The worker's end. Whatever prints after it was made prints to standard error.
 
-    def __init__(self) -> None:
+    Args:
+        release: Whether each order begins with all freed memory given back: for memory that is to be compared, not for seconds,
+            for the next tensors would have to get it again, page by page.
+    """
+
+    def __init__(self, *, release: bool = False) -> None:
+        self._release = release
         self._out: TextIO = os.fdopen(os.dup(1), "w")
         os.dup2(2, 1)
 
@@ -42,7 +48,8 @@ class Channel:
         line = sys.stdin.readline()
         if not line:
             os._exit(0)  # trainers and engines hold threads that would keep the process
-        memory.release()
+        if self._release:
+            memory.release()
         memory.restart()
         self.started, self.held = time.perf_counter(), memory.resident()
         return dict(json.loads(line))

@@ -40,7 +40,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, required=True)
     parser.add_argument("--steps", type=int, required=True, help="steps of each row")
     given = parser.parse_args()
-    channel = Channel()
+    channel = Channel(release=True)
     policy = policy_of(given.vocabulary)
     run(policy, given.vocabulary, 1, 2)  # threads and buffers of the backend are there from now on
     for parameter in policy.parameters():

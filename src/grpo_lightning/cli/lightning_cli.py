@@ -10,10 +10,12 @@ from typing import Any
 from jsonargparse import ArgumentError
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import Trainer
+from lightning.pytorch.accelerators import CPUAccelerator
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
 from typing_extensions import override
 
 from grpo_lightning.cli.configuration import Configuration, Targets
+from grpo_lightning.cli.freed_memory import keep_freed_memory
 from grpo_lightning.cli.header import Header
 from grpo_lightning.cli.predictions import PredictionWriter
 from grpo_lightning.cli.run_folder import RunFolder
@@ -96,9 +98,12 @@ class RunCLI(LightningCLI):
             own.append(self.predictions)
         self.trainer_defaults = {**self.trainer_defaults, "callbacks": own}
         try:
-            return super().instantiate_trainer(logger=loggers, default_root_dir=str(self.folder.path), **kwargs)
+            trainer = super().instantiate_trainer(logger=loggers, default_root_dir=str(self.folder.path), **kwargs)
         except (MisconfigurationException, ValueError, TypeError) as error:
             raise trainer_error(error, self.given) from error
+        if isinstance(trainer.accelerator, CPUAccelerator):
+            keep_freed_memory()
+        return trainer
 
 
 def trainer_error(error: Exception, given: Mapping[str, Any]) -> ConfigError:

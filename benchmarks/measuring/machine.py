@@ -10,15 +10,28 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+KEPT_MEMORY = {
+    "THP_MEM_ALLOC_ENABLE": "1",
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": str(2**31 - 1),
+    "MALLOC_TOP_PAD_": str(64 * 2**20),
+}
+"""What ``python -m grpo_lightning`` sets by itself: large pages for tensors, and freed memory kept for the next ones."""
+
 
 def use_threads(count: int) -> None:
-    """Let this process compute with ``count`` threads. Call it before torch is imported."""
-    os.environ |= environment(count)
+    """Let this process compute with ``count`` threads, and keep freed memory. Call it before torch is imported."""
+    from grpo_lightning.cli.freed_memory import (
+        keep_freed_memory,  # not in the environments of peers, which import this file
+    )
+
+    os.environ |= threads_of(count) | {"THP_MEM_ALLOC_ENABLE": "1"}
+    keep_freed_memory()
 
 
-def environment(threads: int) -> dict[str, str]:
-    """Environment variables of every side: threads, and large pages for tensors, which helps whoever allocates much."""
-    return {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads), "THP_MEM_ALLOC_ENABLE": "1"}
+def threads_of(count: int) -> dict[str, str]:
+    """Environment variables that give a process its number of threads."""
+    return {"OMP_NUM_THREADS": str(count), "MKL_NUM_THREADS": str(count)}
 
 
 def describe() -> dict[str, Any]:

@@ -72,11 +72,16 @@ class Worker:
         script: File name in ``benchmarks/workers``.
         arguments: Its command line.
         threads: Threads that it computes with.
+        kept_memory: Whether it gets large pages and keeps freed memory, as the command line of this library has it, or
+            allocates as the C library and torch do by default.
     """
 
-    def __init__(self, python: Path, script: str, arguments: Sequence[str], *, threads: int) -> None:
-        environment = os.environ | {
-            **machine.environment(threads),
+    def __init__(
+        self, python: Path, script: str, arguments: Sequence[str], *, threads: int, kept_memory: bool = True
+    ) -> None:
+        environment = {name: each for name, each in os.environ.items() if name not in machine.KEPT_MEMORY} | {
+            **machine.threads_of(threads),
+            **(machine.KEPT_MEMORY if kept_memory else {}),
             "TOKENIZERS_PARALLELISM": "false",
             "HF_HUB_OFFLINE": "1",
             "PYTHONPATH": os.pathsep.join([str(WORKERS.parent), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep),

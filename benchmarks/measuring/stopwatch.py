@@ -46,6 +46,9 @@ class Stopwatch:
 class Steps(Callback):
     """Measures every step of a run: seconds by part, and memory above what was held before the step.
 
+    Memory is that of the second step, which alone begins with all freed memory given back: that costs time, and the first step
+    also makes what the optimizer holds.
+
     Parts: ``decode`` (the model inside the engine), ``forward`` (the policy's forward, head included), ``backward``,
     ``optimizer`` (its arithmetic), ``gradient_norm`` (check and norm), ``generate`` (sampling, ``decode`` included).
     """
@@ -53,7 +56,7 @@ class Steps(Callback):
     def __init__(self) -> None:
         self.measured: list[dict[str, float]] = []
         self._watch = Stopwatch()
-        self._start, self._held, self._generate, self._checked = 0.0, 0, 0.0, 0.0
+        self._start, self._held, self._above, self._generate, self._checked = 0.0, 0, 0, 0.0, 0.0
 
     def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
         watch, policy = self._watch, pl_module.policy
@@ -87,7 +90,8 @@ class Steps(Callback):
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
         if batch.opens_rollout:
-            memory.release()
+            if len(self.measured) <= 1:
+                memory.release()
             memory.restart()
             self._watch.seconds = {}
             self._start, self._held = time.perf_counter(), memory.resident()
@@ -100,12 +104,14 @@ class Steps(Callback):
             parts = {part: self._watch.seconds.get(part, 0.0) for part in (*MODEL, "gradient_norm")}
             if not parts["decode"]:
                 raise RuntimeError("the engine was not seen to call the model, so nothing can be said about its share")
+            if len(self.measured) <= 1:
+                self._above = memory.peak() - self._held
             outside = seconds - sum(parts[part] for part in MODEL)
             self.measured.append(
                 {
                     "seconds": seconds,
                     "generate": self._generate,
-                    "above_bytes": float(memory.peak() - self._held),
+                    "above_bytes": float(self._above),
                     "outside": outside,
                     "outside_share": outside / seconds,
                     "sampling": self._generate - parts["decode"],

@@ -1,4 +1,4 @@
-"""The tables of docs/performance.md, made from result files. ``python benchmarks/tables.py`` writes them."""
+"""The tables of docs/performance.md, made from result files. Every script writes its own when it has run."""
 
 from __future__ import annotations
 

@@ -97,7 +97,8 @@ def passes(given: argparse.Namespace, policy: Any, length: int, at_once: int) ->
                 total = policy(rows)["log_prob"].sum()
             total.backward()
         seconds = time.perf_counter() - start
-        above.append(memory.peak() - held if not above else above[0])
+        if not above:
+            above.append(memory.peak() - held)
         return {"seconds": seconds, "peak_bytes_above": above[0]}
 
     return measure

@@ -73,7 +73,8 @@ def case(given: argparse.Namespace, folder: Path, peer: Path | None, length: str
                               threads=given.threads)}  # fmt: skip
     if peer is not None:
         rows = given.trl_rows or TRL_ROWS[length, precision]
-        for name, kept in (("trl", False), ("trl_kept", True))[: 2 if length in KEPT_LENGTHS else 1]:
+        sides = {"trl": False} | ({"trl_kept": True} if length in KEPT_LENGTHS else {})
+        for name, kept in sides.items():
             workers[name] = Worker(peer, "step_trl.py", [*shared, "--rows", str(rows)], threads=given.threads,
                                    kept_memory=kept)  # fmt: skip
     try:

@@ -10,23 +10,23 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-KEPT_MEMORY = {
-    "THP_MEM_ALLOC_ENABLE": "1",
-    "MALLOC_MMAP_MAX_": "0",
-    "MALLOC_TRIM_THRESHOLD_": str(2**31 - 1),
-    "MALLOC_TOP_PAD_": str(64 * 2**20),
-}
-"""What ``python -m grpo_lightning`` sets by itself: large pages for tensors, and freed memory kept for the next ones."""
+LARGE_PAGES = {"THP_MEM_ALLOC_ENABLE": "1"}
 
 
 def use_threads(count: int) -> None:
     """Let this process compute with ``count`` threads, and keep freed memory. Call it before torch is imported."""
-    from grpo_lightning.cli.freed_memory import (
-        keep_freed_memory,  # not in the environments of peers, which import this file
-    )
+    # Environments of peers, which import this file, do not have this library.
+    from grpo_lightning.cli.freed_memory import keep_freed_memory
 
-    os.environ |= threads_of(count) | {"THP_MEM_ALLOC_ENABLE": "1"}
+    os.environ |= threads_of(count) | LARGE_PAGES
     keep_freed_memory()
+
+
+def kept_memory() -> dict[str, str]:
+    """Environment variables for what ``python -m grpo_lightning`` sets by itself: large pages, and freed memory kept."""
+    from grpo_lightning.cli.freed_memory import SETTINGS
+
+    return LARGE_PAGES | {name: str(value) for name, (_, value) in SETTINGS.items()}
 
 
 def threads_of(count: int) -> dict[str, str]:

@@ -79,9 +79,10 @@ class Worker:
     def __init__(
         self, python: Path, script: str, arguments: Sequence[str], *, threads: int, kept_memory: bool = True
     ) -> None:
-        environment = {name: each for name, each in os.environ.items() if name not in machine.KEPT_MEMORY} | {
+        settings = machine.kept_memory()
+        environment = {name: each for name, each in os.environ.items() if name not in settings} | {
             **machine.threads_of(threads),
-            **(machine.KEPT_MEMORY if kept_memory else {}),
+            **(settings if kept_memory else {}),
             "TOKENIZERS_PARALLELISM": "false",
             "HF_HUB_OFFLINE": "1",
             "PYTHONPATH": os.pathsep.join([str(WORKERS.parent), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep),

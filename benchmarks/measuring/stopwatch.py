@@ -46,8 +46,8 @@ class Stopwatch:
 class Steps(Callback):
     """Measures every step of a run: seconds by part, and memory above what was held before the step.
 
-    Memory is that of the second step, which alone begins with all freed memory given back: that costs time, and the first step
-    also makes what the optimizer holds.
+    Memory is that of the second step, the last that begins with all freed memory given back: that costs time, and the first
+    step also makes what the optimizer holds.
 
     Parts: ``decode`` (the model inside the engine), ``forward`` (the policy's forward, head included), ``backward``,
     ``optimizer`` (its arithmetic), ``gradient_norm`` (check and norm), ``generate`` (sampling, ``decode`` included).
@@ -57,6 +57,10 @@ class Steps(Callback):
         self.measured: list[dict[str, float]] = []
         self._watch = Stopwatch()
         self._start, self._held, self._above, self._generate, self._checked = 0.0, 0, 0, 0.0, 0.0
+
+    @property
+    def _compares_memory(self) -> bool:
+        return len(self.measured) <= 1
 
     def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
         watch, policy = self._watch, pl_module.policy
@@ -90,7 +94,7 @@ class Steps(Callback):
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
         if batch.opens_rollout:
-            if len(self.measured) <= 1:
+            if self._compares_memory:
                 memory.release()
             memory.restart()
             self._watch.seconds = {}
@@ -104,7 +108,7 @@ class Steps(Callback):
             parts = {part: self._watch.seconds.get(part, 0.0) for part in (*MODEL, "gradient_norm")}
             if not parts["decode"]:
                 raise RuntimeError("the engine was not seen to call the model, so nothing can be said about its share")
-            if len(self.measured) <= 1:
+            if self._compares_memory:
                 self._above = memory.peak() - self._held
             outside = seconds - sum(parts[part] for part in MODEL)
             self.measured.append(

@@ -1,7 +1,7 @@
 """Completions by vLLM on the CPU, one batch for each order: the offline ``LLM`` class, in this process, bf16.
 
-It compiles the model when it starts, which takes a minute and makes it a quarter faster; ``--eager`` does without. Its
-threads are not bound: bound ones would leave a core to a server, which there is none of.
+It compiles the model when it starts, which takes a minute and makes it a quarter faster. Its threads are not
+bound: bound ones would leave a core to a server, which there is none of.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ def main() -> None:
     parser.add_argument("--model", required=True)
     parser.add_argument("--longest", type=int, required=True, help="tokens of a prompt and its completion")
     parser.add_argument("--rows", type=int, required=True, help="rows at once, at most")
-    parser.add_argument("--eager", action="store_true", help="do not compile the model")
     given = parser.parse_args()
     os.environ |= {
         "VLLM_CPU_KVCACHE_SPACE": "2",
@@ -34,7 +33,6 @@ def main() -> None:
     engine = LLM(
         model=given.model,
         dtype="bfloat16",
-        enforce_eager=given.eager,
         max_model_len=given.longest,
         max_num_seqs=given.rows,
         disable_log_stats=True,

@@ -6,15 +6,13 @@ import ctypes
 import os
 import sys
 
-TRIM_THRESHOLD, TOP_PAD, MMAP_MAX = -1, -2, -4
-"""Numbers of glibc's ``mallopt``."""
-VARIABLES = (
-    "MALLOC_MMAP_MAX_",
-    "MALLOC_MMAP_THRESHOLD_",
-    "MALLOC_TRIM_THRESHOLD_",
-    "MALLOC_TOP_PAD_",
-    "GLIBC_TUNABLES",
-)
+SETTINGS = {
+    "MALLOC_MMAP_MAX_": (-4, 0),
+    "MALLOC_TRIM_THRESHOLD_": (-1, 2**31 - 1),
+    "MALLOC_TOP_PAD_": (-2, 64 * 2**20),
+}
+"""Number of glibc's ``mallopt`` and value, by the environment variable that says the same when a process starts."""
+VARIABLES = (*SETTINGS, "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES")
 """Environment variables by which a user decides this otherwise."""
 
 
@@ -33,5 +31,4 @@ def keep_freed_memory() -> bool:
     library = ctypes.CDLL(None)
     if not hasattr(library, "gnu_get_libc_version"):
         return False
-    wanted = {MMAP_MAX: 0, TRIM_THRESHOLD: 2**31 - 1, TOP_PAD: 64 * 2**20}
-    return all(library.mallopt(number, value) == 1 for number, value in wanted.items())
+    return all(library.mallopt(number, value) == 1 for number, value in SETTINGS.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from pathlib import Path
 
 import pytest
@@ -20,8 +21,11 @@ BLOCK = 200_000_000
 needs_proc = pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux")
 
 
-def fill() -> bytes:
-    return b"\1" * BLOCK
+def fill() -> mmap.mmap:
+    """Pages of the system's own, since an allocator may have kept some that are resident already."""
+    block = mmap.mmap(-1, BLOCK)
+    block[:: mmap.PAGESIZE] = bytes(len(range(0, BLOCK, mmap.PAGESIZE)))
+    return block
 
 
 @pytest.mark.skipif(not ResidentPeak.works(), reason="the kernel does not reset its mark")
@@ -30,7 +34,7 @@ def test_the_mark_tells_of_what_is_gone_and_then_forgets_it() -> None:
     probe.start()
     try:
         before = probe.peak()
-        fill()
+        fill().close()
         during = probe.peak()
         after = probe.peak()
     finally:
@@ -47,7 +51,7 @@ def test_samples_tell_of_what_is_there_at_a_look() -> None:
         before = probe.peak()
         block = fill()
         during = probe.peak()
-        del block
+        block.close()
         probe.peak()
         after = probe.peak()
     finally:

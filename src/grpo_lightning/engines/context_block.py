@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from grpo_lightning.engines.key_values import KeyValues
-from grpo_lightning.engines.part_attention import attend, hiding
+from grpo_lightning.engines.part_attention import Mask, attend, hiding
 
 _WIDEST = 1.34
 """How much longer than the shortest the longest context of a block may be: a quarter of its memory may lie idle."""
@@ -28,9 +28,9 @@ class ContextBlock:
         self.memory = KeyValues(len(self.contexts), max(self.lengths))
 
     def keep(self, layer: int, place: int, key: Tensor, value: Tensor) -> None:
-        """Keep the keys and values, [1, key heads, L, depth] each, of the context at ``place``."""
+        """Keep the keys and values, [L, key heads, depth] each, of the context at ``place``."""
         for memory, new in zip(self.memory.of(layer, key, value), (key, value), strict=True):
-            memory[place, : new.shape[2]] = new[0].transpose(0, 1)
+            memory[place, : new.shape[0]] = new
 
     def drop(self, context: int) -> None:
         """Forget a context: the last one takes its place."""
@@ -61,14 +61,14 @@ class BlockRows:
     rows: Tensor
     """[contexts, rows of each] int64: rows of the batch."""
 
-    def attend(self, layer: int, query: Tensor, scale: float, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    def attend(self, layer: int, query: Tensor, scale: float, mask: Mask | None) -> tuple[Tensor, Tensor]:
         """What rows read from their contexts.
 
         Args:
             layer: Index of the layer.
             query: [contexts * rows of each, heads, depth].
             scale: What products are multiplied by.
-            mask: [contexts, 1, 1 or rows of each, length], additive.
+            mask: Of [contexts, 1, 1 or rows of each, length].
 
         Returns:
             [contexts * rows of each, key heads, heads / key heads, depth], and log-sum-exps without the depth.
@@ -77,15 +77,15 @@ class BlockRows:
         count, each = self.rows.shape
         heads = keys.shape[2]
         folded = query.view(count, each, heads, -1, query.shape[-1]).transpose(1, 2).flatten(2, 3)
-        if mask is not None and mask.shape[2] > 1:
-            mask = mask.repeat_interleave(folded.shape[2] // each, dim=2)
+        if mask is not None and mask.added.shape[2] > 1:
+            mask = mask.repeated(folded.shape[2] // each)
         length = max(self.block.lengths)
         keys, values = keys[:count, :length].transpose(1, 2), values[:count, :length].transpose(1, 2)
         output, log_sum = attend(folded, keys, values, scale, mask)
         output = output.reshape(count, heads, each, -1, output.shape[-1]).transpose(1, 2).flatten(0, 1)
         return output, log_sum.reshape(count, heads, each, -1).transpose(1, 2).flatten(0, 1)
 
-    def mask(self, positions: Tensor, window: int | None, like: Tensor) -> Tensor | None:
+    def mask(self, positions: Tensor, window: int | None, like: Tensor) -> Mask | None:
         """What is hidden: the room behind shorter contexts, and what lies before the window of a row.
 
         Args:

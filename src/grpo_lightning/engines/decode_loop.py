@@ -16,8 +16,9 @@ from grpo_lightning.engines.base import Completions, Engine, GenerationRequest
 from grpo_lightning.engines.draw import Draw, draw
 from grpo_lightning.engines.flat_batch import FlatBatch
 from grpo_lightning.engines.flat_probe import decodes_flat
+from grpo_lightning.engines.lean_probe import flat_forward
 from grpo_lightning.engines.plain_batch import PlainBatch
-from grpo_lightning.engines.rollout_weights import WeightsType, narrowed, narrows
+from grpo_lightning.engines.rollout_weights import WeightsType, narrowed, narrows, packed
 from grpo_lightning.engines.rows import RowWriter
 from grpo_lightning.engines.stopping import finish_of
 from grpo_lightning.errors import NonFiniteError, require, require_range
@@ -75,17 +76,21 @@ class DecodeLoop(Engine):
         if request.limit_Q.numel():
             model: Any = policy.causal_lm
             device: Any = policy.device
-            flat, narrow = decodes_flat(policy), narrows(model, self.weights)
+            longest, narrow = int(request.limit_Q.max()), narrows(model, self.weights)
+            flat = decodes_flat(policy)
             with torch.autocast(device.type, enabled=False) if narrow else contextlib.nullcontext():
-                self._generate(policy, narrowed(model) if narrow else model, flat, request, writer)
+                batch: Batch
+                if flat:
+                    batch = FlatBatch(flat_forward(model, narrow=narrow), request.contexts, device, longest)
+                else:
+                    own = packed(narrowed(model), model) if narrow else model
+                    batch = PlainBatch(own, request.contexts, device)
+                self._generate(policy, batch, longest, request, writer)
         return writer.finish()
 
-    def _generate(self, policy: Policy, model: Any, flat: bool, request: GenerationRequest, writer: RowWriter) -> None:
-        device: Any = policy.device
-        longest = int(request.limit_Q.max())
-        batch: Batch = PlainBatch(model, request.contexts, device)
-        if flat:
-            batch = FlatBatch(model, request.contexts, device, longest)
+    def _generate(
+        self, policy: Policy, batch: Batch, longest: int, request: GenerationRequest, writer: RowWriter
+    ) -> None:
         admission = Admission(
             request.context_Q,
             request.contexts.lengths().tolist(),

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
-from inspect import signature
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from grpo_lightning.engines.admission import Admitted
 from grpo_lightning.engines.context_block import BlockRows, ContextBlock, blocks
+from grpo_lightning.engines.flat_forward import FlatForward
 from grpo_lightning.engines.key_values import KeyValues
-from grpo_lightning.engines.part_attention import attend, attend_before, hiding, merged
-from grpo_lightning.policies.attention import attending
+from grpo_lightning.engines.part_attention import Mask, attend, attend_before, hiding, merged
 from grpo_lightning.types import Ragged
 
 
@@ -25,7 +22,7 @@ class FlatBatch:
     share, and over what it wrote itself, which lies in memory of its own.
 
     Args:
-        model: A causal language model of transformers that attends as it is told to.
+        forward: A pass of the model.
         contexts: What rows continue.
         device: Where the model is.
         longest: Steps that a row may write; the last one is not run.
@@ -34,16 +31,15 @@ class FlatBatch:
     joins = True
     """Rows may come in while others are written."""
 
-    def __init__(self, model: Any, contexts: Ragged, device: torch.device, longest: int) -> None:
-        self._model, self._contexts, self._device, self._longest = model, contexts, device, max(1, longest - 1)
+    def __init__(self, forward: FlatForward, contexts: Ragged, device: torch.device, longest: int) -> None:
+        self._forward, self._contexts, self._device = forward, contexts, device
+        self._longest = max(1, longest - 1)
         self._lengths: list[int] = contexts.lengths().tolist()
-        self._keeps_logits = "logits_to_keep" in signature(model.forward).parameters
         self._blocks: list[ContextBlock] = []
         self._own: KeyValues | None = None
         self._context_R: list[int] = []
         self._written_R: list[int] = []
         self._waiting: dict[int, Tensor] = {}
-        self._attending: contextlib.ExitStack | None = None
         self._rows_of_blocks = _RowsOfBlocks([], [], torch.device("cpu"))
         self._pass = _Pass([], [], torch.device("cpu"), torch.zeros(0, dtype=torch.int64), [])
 
@@ -104,10 +100,8 @@ class FlatBatch:
         return order
 
     def rest(self) -> None:
-        """Let the model attend by itself, as others may want it to."""
-        if self._attending is not None:
-            self._attending.close()
-            self._attending = None
+        """Leave the model as it was, until the next step."""
+        self._forward.rest()
 
     def _drop_contexts(self) -> None:
         needed = {*self._context_R, *self._waiting}
@@ -129,54 +123,44 @@ class FlatBatch:
             positions.append(torch.arange(self._lengths[context]))
             last.append((last[-1] if last else -1) + self._lengths[context])
         self._pass = _Pass(self._written_R, new, self._device, positions[0], self._rows_of_blocks.parts)
-        arguments = {
-            "input_ids": torch.cat(ids)[None].to(self._device),
-            "position_ids": torch.cat(positions)[None].to(self._device),
-        }
         index = torch.tensor(last, device=self._device) if new else None
-        if index is not None and self._keeps_logits:
-            arguments["logits_to_keep"] = index
-        if self._attending is None:
-            self._attending = contextlib.ExitStack()
-            self._attending.enter_context(attending(self._model, self._attend))
-        logits: Tensor = self._model(**arguments, use_cache=False).logits[0]
+        ids_N, position_N = (torch.cat(each).to(self._device) for each in (ids, positions))
+        logits = self._forward(ids_N, position_N, index, self._attend)
         self._written_R = [written + 1 for written in self._written_R]
-        return logits if index is None or self._keeps_logits else logits[index]
+        return logits
 
     def _attend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, *, scale: float, window: int | None
     ) -> Tensor:
-        query, key, value = _of_one_type(query, key, value)
         rows = len(self._pass.written)
+        if not self._pass.new:
+            return self._attend_rows(layer, query, key, value, scale, window)
         parts = []
         if rows:
-            parts.append(
-                self._attend_rows(layer, query[:, :, :rows], key[:, :, :rows], value[:, :, :rows], scale, window)
-            )
+            parts.append(self._attend_rows(layer, query[:rows], key[:rows], value[:rows], scale, window))
         start = rows
         for block, place, context in self._pass.new:
             inside = slice(start, start + self._lengths[context])
-            block.keep(layer, place, key[:, :, inside], value[:, :, inside])
-            output = attend_before(query[:, :, inside], key[:, :, inside], value[:, :, inside], scale, window)
-            parts.append(output.transpose(1, 2))
+            block.keep(layer, place, key[inside], value[inside])
+            read = attend_before(_whole(query[inside]), _whole(key[inside]), _whole(value[inside]), scale, window)
+            parts.append(read[0].transpose(0, 1))
             start = inside.stop
-        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+        return torch.cat(parts)
 
     def _attend_rows(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float, window: int | None
     ) -> Tensor:
-        """[1, rows, heads, value depth]."""
+        """[rows, heads, value depth]."""
         assert self._own is not None
-        rows, width = query.shape[2], self._pass.width
         memory = self._own.of(layer, key, value)
         for kept, new in zip(memory, (key, value), strict=True):
-            self._pass.write(kept, new[0].transpose(0, 1))
+            self._pass.write(kept, new)
+        rows, width = query.shape[0], self._pass.width
         keys, values = (kept[:rows, :width].transpose(1, 2) for kept in memory)
-        flat = query[0].transpose(0, 1)
-        folded = flat.view(rows, key.shape[1], -1, flat.shape[-1])
+        folded = query.view(rows, key.shape[1], -1, query.shape[-1])
         own = attend(folded, keys, values, scale, self._pass.own_mask(window, query))
-        shared = self._rows_of_blocks.attend(layer, flat, scale, self._pass.block_masks(window, query))
-        return merged(shared, own).flatten(1, 2)[None]
+        shared = self._rows_of_blocks.attend(layer, query, scale, self._pass.block_masks(window, query))
+        return merged(shared, own).flatten(1, 2)
 
 
 class _RowsOfBlocks:
@@ -206,7 +190,7 @@ class _RowsOfBlocks:
         self._there = None if straight else torch.tensor(there, device=device)
         self._back = None if straight else torch.tensor(back, device=device)
 
-    def attend(self, layer: int, query: Tensor, scale: float, masks: Sequence[Tensor | None]) -> tuple[Tensor, Tensor]:
+    def attend(self, layer: int, query: Tensor, scale: float, masks: Sequence[Mask | None]) -> tuple[Tensor, Tensor]:
         """[rows, key heads, heads / key heads, depth] and log-sum-exps: what rows [rows, heads, depth] read."""
         query = query if self._there is None else query.index_select(0, self._there)
         found, start = [], 0
@@ -238,8 +222,8 @@ class _Pass:
         self._same = len(set(written)) <= 1
         self._at = torch.tensor(self.written, device=device)
         self._rows = torch.arange(len(self.written), device=device)
-        self._own_masks: dict[int | None, Tensor | None] = {}
-        self._block_masks: dict[int | None, list[Tensor | None]] = {}
+        self._own_masks: dict[int | None, Mask | None] = {}
+        self._block_masks: dict[int | None, list[Mask | None]] = {}
 
     def write(self, memory: Tensor, new: Tensor) -> None:
         """Keep [rows, key heads, depth] where each row is."""
@@ -248,28 +232,23 @@ class _Pass:
         else:
             memory[self._rows, self._at] = new
 
-    def own_mask(self, window: int | None, like: Tensor) -> Tensor | None:
-        """[rows, 1, 1, width], additive: what was not written yet, and what lies before the window."""
+    def own_mask(self, window: int | None, like: Tensor) -> Mask | None:
+        """Of [rows, 1, 1, width]: what was not written yet, and what lies before the window."""
         if window not in self._own_masks:
             at, index = torch.tensor(self.written)[:, None], torch.arange(self.width)
             hidden = index > at
             if window is not None and window < self.width:
                 hidden |= index <= at - window
-            self._own_masks[window] = hiding(hidden, like)[:, None, None] if bool(hidden.any()) else None
+            self._own_masks[window] = hiding(hidden[:, None, None], like) if bool(hidden.any()) else None
         return self._own_masks[window]
 
-    def block_masks(self, window: int | None, like: Tensor) -> list[Tensor | None]:
+    def block_masks(self, window: int | None, like: Tensor) -> list[Mask | None]:
         """The mask of each block."""
         if window not in self._block_masks:
             self._block_masks[window] = [part.mask(self.positions, window, like) for part in self._parts]
         return self._block_masks[window]
 
 
-def _of_one_type(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """As attention of torch has it: the type of autocast where that is on, else the widest."""
-    device = query.device.type
-    if torch.is_autocast_enabled(device):
-        dtype = torch.get_autocast_dtype(device)
-    else:
-        dtype = torch.promote_types(torch.promote_types(query.dtype, key.dtype), value.dtype)
-    return query.to(dtype), key.to(dtype), value.to(dtype)
+def _whole(flat: Tensor) -> Tensor:
+    """[1, heads, N, depth] of [N, heads, depth]."""
+    return flat.transpose(0, 1)[None]

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from grpo_lightning.engines.admission import Admitted
 from grpo_lightning.engines.flat_batch import FlatBatch
+from grpo_lightning.engines.flat_forward import ModelForward
 from grpo_lightning.policies.attention import AttentionRefusedError
 from grpo_lightning.policies.base import Policy
 from grpo_lightning.types import Ragged
@@ -71,7 +72,7 @@ def flat_fault(model: Any, device: torch.device) -> str | None:
 
 def _decode(model: Any, device: torch.device, contexts: list[Tensor], written: Tensor) -> Tensor:
     """[steps + 1, 3, V]."""
-    batch = FlatBatch(model, Ragged.from_list(contexts, torch.int64), device, _STEPS + 1)
+    batch = FlatBatch(ModelForward(model), Ragged.from_list(contexts, torch.int64), device, _STEPS + 1)
     try:
         logits = [batch.advance([], [Admitted(0, [0, 1], False), Admitted(1, [2], False)])]
         for step in range(_STEPS):

@@ -20,14 +20,14 @@ class KeyValues:
         self._layers: dict[int, tuple[Tensor, Tensor]] = {}
 
     def of(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """The memory of ``layer``, of the type and shape of ``key`` and ``value``, [1, key heads, N, depth] each."""
+        """The memory of ``layer``, of the type and shape of ``key`` and ``value``, [N, key heads, depth] each."""
         if layer not in self._layers:
             self._layers[layer] = (self._take(key), self._take(value))
         return self._layers[layer]
 
     def _take(self, like: Tensor) -> Tensor:
         # Zeros, since what a mask hides is still multiplied by 0.
-        return like.new_zeros(self.places, self.length, like.shape[1], like.shape[3])
+        return like.new_zeros(self.places, self.length, *like.shape[1:])
 
     def move(self, source: int, target: int, length: int) -> None:
         """Let the sequence at ``source``, ``length`` tokens of it, be the one at ``target``, too."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -10,8 +12,31 @@ _WINDOW_BLOCK = 256
 """Queries of a sliding window that share one mask."""
 
 
+@dataclass(frozen=True)
+class Mask:
+    """What queries may not see."""
+
+    added: Tensor
+    """[B, 1, 1 or N, L]: minus infinity where a key is hidden, 0 elsewhere."""
+    hides_all: Tensor | None
+    """[B, 1, 1 or N]: queries from which every key is hidden; ``None`` if there is none."""
+
+    def repeated(self, times: int) -> Mask:
+        """Of [B, 1, N * times, L]: each query ``times`` times, side by side."""
+        everything = None if self.hides_all is None else self.hides_all.repeat_interleave(times, dim=2)
+        return Mask(self.added.repeat_interleave(times, dim=2), everything)
+
+
+def hiding(hidden: Tensor, like: Tensor) -> Mask:
+    """The mask of ``hidden``, [B, 1, 1 or N, L], of the type and device of ``like``."""
+    added = torch.zeros(hidden.shape, dtype=like.dtype, device=like.device)
+    added.masked_fill_(hidden.to(like.device), -torch.inf)
+    everything = hidden.all(-1)
+    return Mask(added, everything.to(like.device) if bool(everything.any()) else None)
+
+
 def attend(
-    query: Tensor, key: Tensor, value: Tensor, scale: float, mask: Tensor | None = None, causal: bool = False
+    query: Tensor, key: Tensor, value: Tensor, scale: float, mask: Mask | None = None, causal: bool = False
 ) -> tuple[Tensor, Tensor]:
     """``softmax(scale * q k + mask) v`` and the log-sum-exp of ``scale * q k + mask``.
 
@@ -20,8 +45,7 @@ def attend(
         key: [B, key heads, L, depth]; heads share key heads in order.
         value: [B, key heads, L, value depth].
         scale: What products are multiplied by.
-        mask: Additive, [B, 1, 1 or N, L]. A query that it hides everything from reads 0, at a log-sum-exp of minus
-            infinity.
+        mask: What is hidden. A query from which everything is reads 0, at a log-sum-exp of minus infinity.
         causal: The i-th query sees the first i keys only; N = L then, and there is no mask.
 
     Returns:
@@ -29,10 +53,9 @@ def attend(
     """
     flash = query.device.type == "cpu" and query.dtype in _FLASH_TYPES and query.shape[-1] == value.shape[-1]
     attend_by = _flash if flash else _products
-    output, log_sum = attend_by(query, key, value, scale, mask, causal)
-    if mask is not None:
-        hidden = (mask == -torch.inf).all(-1)
-        log_sum = log_sum.masked_fill(hidden, -torch.inf)
+    output, log_sum = attend_by(query, key, value, scale, None if mask is None else mask.added, causal)
+    if mask is not None and mask.hides_all is not None:
+        log_sum = log_sum.masked_fill(mask.hides_all, -torch.inf)
     return output, log_sum
 
 
@@ -78,16 +101,10 @@ def attend_before(query: Tensor, key: Tensor, value: Tensor, scale: float, windo
     for start in range(0, length, _WINDOW_BLOCK):
         end, first = min(start + _WINDOW_BLOCK, length), max(0, start - window + 1)
         back = torch.arange(start, end)[:, None] - torch.arange(first, end)
-        mask = hiding((back < 0) | (back >= window), query)[None, None]
+        mask = hiding(((back < 0) | (back >= window))[None, None], query)
         part, _ = attend(query[:, :, start:end], key[:, :, first:end], value[:, :, first:end], scale, mask)
         parts.append(part)
     return torch.cat(parts, dim=2)
-
-
-def hiding(hidden: Tensor, like: Tensor) -> Tensor:
-    """An additive mask of the type and device of ``like``: minus infinity where ``hidden``, 0 elsewhere."""
-    mask = torch.zeros(hidden.shape, dtype=like.dtype, device=like.device)
-    return mask.masked_fill_(hidden.to(like.device), -torch.inf)
 
 
 def merged(first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor]) -> Tensor:

@@ -31,8 +31,7 @@ def narrowed(model: nn.Module) -> nn.Module:
     """A model of the same function with bfloat16 weights; weights that are shared stay so, ``model`` stays as it is.
 
     What the model wants in float32, and buffers, are not copied but shared with it. Adapters stay beside the weights that
-    they adapt, as in training: added to them, much of what they learn would be lost to rounding. On a CPU the weights of
-    linear layers are laid out once as its matrix units want them, and not for each product.
+    they adapt, as in training: added to them, much of what they learn would be lost to rounding.
     """
     wide = tuple(getattr(model, "_keep_in_fp32_modules_strict", None) or ())
     memo: dict[int, Any] = {id(each): each for each in model.buffers()}
@@ -41,11 +40,27 @@ def narrowed(model: nn.Module) -> nn.Module:
         new = each.detach() if keep else each.detach().to(torch.bfloat16)
         memo[id(each)] = nn.Parameter(new, requires_grad=False)
     result: nn.Module = copy.deepcopy(model, memo)
-    if model not in _packs:
-        _packs[model] = _packing_changes_nothing(result)
-    if _packs[model]:
-        _pack(result)
     return result
+
+
+def packs() -> bool:
+    """Whether the CPU has units for products of bfloat16 matrices, which want weights in an order of their own."""
+    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+
+
+@torch.no_grad()
+def packed(model: nn.Module, original: nn.Module) -> nn.Module:
+    """``model`` with its linear layers laid out once as the CPU's matrix units want them, and not for each product.
+
+    Args:
+        model: Made by :func:`narrowed`; it is changed, if machine and model allow it.
+        original: What it was made from, for which that is found out once.
+    """
+    if original not in _packs:
+        _packs[original] = _packing_changes_nothing(model)
+    if _packs[original]:
+        pack_linears(model)
+    return model
 
 
 class PackedLinear(nn.Module):
@@ -68,7 +83,8 @@ class PackedLinear(nn.Module):
         return result
 
 
-def _pack(model: nn.Module) -> None:
+def pack_linears(model: nn.Module) -> None:
+    """Lay every linear layer of bfloat16 weights inside ``model`` out for the matrix units."""
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
             if type(child) is nn.Linear and child.weight.dtype == torch.bfloat16:
@@ -78,14 +94,14 @@ def _pack(model: nn.Module) -> None:
 def _packing_changes_nothing(model: nn.Module) -> bool:
     """Whether the machine and the model allow packed layers, found out by trying them on a few tokens."""
     first = next(model.parameters())
-    if first.device.type != "cpu" or not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+    if first.device.type != "cpu" or not packs():
         return False
     ids, same = torch.arange(6)[None], {id(each): each for each in [*model.parameters(), *model.buffers()]}
-    packed = copy.deepcopy(model, same)
+    laid_out = copy.deepcopy(model, same)
     with torch.autocast("cpu", enabled=False):
         try:
-            _pack(packed)
-            found, wanted = (each(input_ids=ids, use_cache=False).logits.float() for each in (packed, model))
+            pack_linears(laid_out)
+            found, wanted = (each(input_ids=ids, use_cache=False).logits.float() for each in (laid_out, model))
         except (RuntimeError, AttributeError, TypeError) as error:
             log.debug("linear layers are not packed: %s", error)
             return False

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from grpo_lightning.engines import part_attention
-from grpo_lightning.engines.part_attention import attend, attend_before, hiding, merged
+from grpo_lightning.engines.part_attention import Mask, attend, attend_before, hiding, merged
 
 DTYPES = {torch.float64: 1e-12, torch.float32: 1e-5}
 
@@ -15,6 +15,11 @@ DTYPES = {torch.float64: 1e-12, torch.float32: 1e-5}
 def tensors(*shapes: tuple[int, ...], dtype: torch.dtype, seed: int = 0) -> list[Tensor]:
     generator = torch.Generator().manual_seed(seed)
     return [torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype) for shape in shapes]
+
+
+def mask_of(added: Tensor) -> Mask:
+    everything = (added == -torch.inf).all(-1)
+    return Mask(added, everything if bool(everything.any()) else None)
 
 
 def plain(query: Tensor, key: Tensor, value: Tensor, scale: float, mask: Tensor) -> tuple[Tensor, Tensor]:
@@ -34,15 +39,17 @@ def plain(query: Tensor, key: Tensor, value: Tensor, scale: float, mask: Tensor)
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("depth", [8, 6])
-def test_by_both_ways_with_masks_that_hide_all(dtype: torch.dtype, depth: int) -> None:
+def test_by_both_ways_with_masks_that_hide_all(dtype: torch.dtype, depth: int, monkeypatch: pytest.MonkeyPatch) -> None:
     query, key, value = tensors((2, 4, 3, 8), (2, 2, 5, 8), (2, 2, 5, depth), dtype=dtype)
     masks = [torch.zeros(2, 1, 1, 5), torch.zeros(2, 1, 1, 5), torch.zeros(2, 1, 3, 5)]
     masks[1][0] = masks[2][1, :, 2] = masks[2][0, :, :, 4] = -torch.inf
     masks[1][1, ..., 2:] = -torch.inf
     for mask in masks:
         wanted = plain(query, key, value, 0.3, mask)
-        found = [attend(query, key, value, 0.3, mask.to(dtype))]
-        found.append(part_attention._products(query, key, value, 0.3, mask.to(dtype), False))
+        found = [attend(query, key, value, 0.3, mask_of(mask.to(dtype)))]
+        monkeypatch.setattr(part_attention, "_FLASH_TYPES", ())
+        found.append(attend(query, key, value, 0.3, mask_of(mask.to(dtype))))
+        monkeypatch.undo()
         for output, log_sum in found:
             assert torch.allclose(output.double(), wanted[0], atol=DTYPES[dtype], rtol=0)
             assert torch.allclose(log_sum.double(), wanted[1], atol=DTYPES[dtype], rtol=0)
@@ -55,7 +62,8 @@ def test_two_parts_are_the_whole(dtype: torch.dtype) -> None:
     mask[0, :, :, :4] = -torch.inf
     mask[1, :, 1, 6:] = -torch.inf
     parts = [
-        attend(query, key[:, :, part], value[:, :, part], 0.5, mask[..., part]) for part in (slice(0, 4), slice(4, 9))
+        attend(query, key[:, :, part], value[:, :, part], 0.5, mask_of(mask[..., part]))
+        for part in (slice(0, 4), slice(4, 9))
     ]
     whole, _ = plain(query, key, value, 0.5, mask)
     assert torch.allclose(merged(parts[0], parts[1]).double(), whole, atol=DTYPES[dtype], rtol=0)
@@ -68,5 +76,19 @@ def test_a_whole_sequence(window: int | None, block: int, depth: int, monkeypatc
     monkeypatch.setattr(part_attention, "_WINDOW_BLOCK", block)
     query, key, value = tensors((1, 4, 20, 8), (1, 2, 20, 8), (1, 2, 20, depth), dtype=torch.float64)
     hidden = torch.tensor([[k > q or (window is not None and k <= q - window) for k in range(20)] for q in range(20)])
-    wanted, _ = plain(query, key, value, 0.4, hiding(hidden, query)[None, None])
+    added = torch.zeros(20, 20, dtype=torch.float64).masked_fill(hidden, -torch.inf)
+    wanted, _ = plain(query, key, value, 0.4, added[None, None])
     assert torch.allclose(attend_before(query, key, value, 0.4, window), wanted, atol=1e-12, rtol=0)
+
+
+def test_hidden_keys_as_a_mask() -> None:
+    hidden = torch.tensor([[[[False, True], [True, True]]], [[[False, False], [True, False]]]])
+    mask = hiding(hidden, torch.zeros(1, dtype=torch.float32))
+    assert mask.added.tolist() == [[[[0, -torch.inf], [-torch.inf] * 2]], [[[0, 0], [-torch.inf, 0]]]]
+    assert mask.hides_all is not None
+    assert mask.hides_all.tolist() == [[[False, True]], [[False, False]]]
+    twice = mask.repeated(2)
+    assert twice.added[0, 0, :, 0].tolist() == [0, 0, -torch.inf, -torch.inf]
+    assert twice.hides_all is not None
+    assert twice.hides_all[0, 0].tolist() == [False, False, True, True]
+    assert hiding(hidden[1:], torch.zeros(1)).hides_all is None

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import torch
 
-from grpo_lightning.engines import decode_loop, rollout_weights
+from grpo_lightning.engines import lean_probe, rollout_weights
 from grpo_lightning.engines.base import Completions, GenerationRequest
 from grpo_lightning.engines.decode_loop import DecodeLoop
-from grpo_lightning.engines.rollout_weights import PackedLinear, WeightsType, narrowed, narrows
+from grpo_lightning.engines.rollout_weights import PackedLinear, WeightsType, narrowed, narrows, packed
 from grpo_lightning.errors import ConfigError
 from grpo_lightning.policies.causal_lm import CausalLM
 from grpo_lightning.policies.lora import LoRA
@@ -119,12 +119,11 @@ def test_shared_weights_stay_shared_and_nothing_is_left_behind(monkeypatch: pyte
         made.append(weakref.ref(result))
         return result
 
-    monkeypatch.setattr(decode_loop, "narrowed", watched)
+    monkeypatch.setattr(lean_probe, "narrowed", watched)
     DecodeLoop(weights="bfloat16").generate(policy, make_request(Temperature(), limit=2))
     gc.collect()
-    assert [each() for each in made] == [None]
-    monkeypatch.setattr(rollout_weights, "_packing_changes_nothing", lambda model: False)
-    rollout_weights._packs.pop(policy.causal_lm)
+    assert made
+    assert [each() for each in made] == [None] * len(made)
     plain: Any = narrowed(policy.causal_lm)
     assert plain.lm_head.weight is plain.model.embed_tokens.weight
     assert {each.dtype for each in plain.parameters()} == {torch.bfloat16}
@@ -136,15 +135,23 @@ def test_packed_layers_have_the_same_numbers() -> None:
     if not torch.ops.mkldnn._is_mkldnn_bf16_supported():
         pytest.skip("this CPU has no units for bfloat16")
     linear = torch.nn.Linear(40, 24, dtype=torch.bfloat16)
-    packed = PackedLinear(linear)
+    laid_out = PackedLinear(linear)
     for rows in (1, 16, 300):
         hidden = torch.randn(1, rows, 40, generator=torch.Generator().manual_seed(rows)).bfloat16()
         exact = hidden.double() @ linear.weight.double().T + linear.bias.double()
         with torch.no_grad():
-            assert float((packed(hidden).double() - exact).abs().max()) <= 2.0**-7 * float(exact.abs().max())
-    assert packed.weight.is_meta
-    policy: Any = narrowed(tiny_policy(dtype="float32").causal_lm)
-    assert isinstance(policy.lm_head, PackedLinear)
+            assert float((laid_out(hidden).double() - exact).abs().max()) <= 2.0**-7 * float(exact.abs().max())
+    assert laid_out.weight.is_meta
+    original = tiny_policy(dtype="float32").causal_lm
+    model: Any = packed(narrowed(original), original)
+    assert isinstance(model.lm_head, PackedLinear)
+
+
+def test_layers_that_cannot_be_packed_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rollout_weights, "packs", lambda: False)
+    original = tiny_policy(dtype="float32").causal_lm
+    model = packed(narrowed(original), original)
+    assert not any(isinstance(each, PackedLinear) for each in model.modules())
 
 
 def test_when_weights_are_made_narrow() -> None:

@@ -46,7 +46,7 @@ class Admission:
         joins: bool,
     ) -> None:
         self._lengths, self._longest, self._joins = lengths, longest, joins
-        self._batch_rows, self._cache_tokens = batch_rows, cache_tokens
+        self._batch_rows, self.cache_tokens = batch_rows, cache_tokens
         self._context_Q: list[int] = context_Q.tolist()
         rows_of: dict[int, list[int]] = {}
         for row, context in enumerate(self._context_Q):
@@ -56,6 +56,11 @@ class Admission:
         self._left = {context: len(rows) for context, rows in rows_of.items()}
         self._kept: set[int] = set()
         self._running = self._used = 0
+
+    @property
+    def waits(self) -> bool:
+        """Whether anybody has yet to come in."""
+        return bool(self._waiting)
 
     def admit(self) -> list[Admitted]:
         """Who comes in now."""
@@ -79,7 +84,7 @@ class Admission:
 
     def _room(self, context: int) -> int:
         """How many rows of ``context`` may come in."""
-        free = self._cache_tokens - self._used
+        free = self.cache_tokens - self._used
         each, once = self._longest, 0
         if not self._joins:
             each += self._lengths[context]

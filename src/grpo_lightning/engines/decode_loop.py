@@ -38,6 +38,9 @@ class Batch(Protocol):
     def keep(self, alive: Sequence[bool]) -> list[int]:
         """Let go of the rows that have ended; returns the rows left in their new order, by their old places."""
 
+    def settle(self, room: int) -> None:
+        """Nobody comes in but with the next step; keys of ``room`` tokens may be kept."""
+
     def rest(self) -> None:
         """Leave the model as it was, until the next step."""
 
@@ -112,6 +115,8 @@ def _decode(policy: Policy, request: GenerationRequest, batch: Batch, admission:
     counted = _Counted(policy, request)
     while True:
         admitted = admission.admit()
+        if not admission.waits:
+            batch.settle(admission.cache_tokens)
         if not rows and not admitted:
             return
         counted.rows(rows, writer)

@@ -11,15 +11,22 @@ from grpo_lightning.engines.admission import Admitted
 from grpo_lightning.engines.context_block import BlockRows, ContextBlock, blocks
 from grpo_lightning.engines.flat_forward import FlatForward
 from grpo_lightning.engines.key_values import KeyValues
+from grpo_lightning.engines.own_contexts import with_contexts
 from grpo_lightning.engines.part_attention import Mask, attend, attend_before, hiding, merged
+from grpo_lightning.engines.rows_of_blocks import RowsOfBlocks
 from grpo_lightning.types import Ragged
+
+_COPIED = 1024
+"""Tokens of contexts that rows may get for themselves: reading so many keys once a row costs less than a second attention,
+the way to it and back, and putting both together."""
 
 
 class FlatBatch:
     """Rows in flight. A pass of the model runs the next token of each and the whole of every context that comes in.
 
     A row's attention has two parts, which are put together by their log-sum-exps: over its context, whose keys all its rows
-    share, and over what it wrote itself, which lies in memory of its own.
+    share, and over what it wrote itself, which lies in memory of its own. When nobody else is to come in and the rows that
+    are left are few, each gets its context's keys into its own memory, and attends once.
 
     Args:
         forward: A pass of the model.
@@ -38,9 +45,12 @@ class FlatBatch:
         self._blocks: list[ContextBlock] = []
         self._own: KeyValues | None = None
         self._context_R: list[int] = []
-        self._written_R: list[int] = []
+        # Tokens in each row's own memory, and the position of the first of them.
+        self._kept_R: list[int] = []
+        self._start_R: list[int] = []
+        self._room: int | None = None
         self._waiting: dict[int, Tensor] = {}
-        self._rows_of_blocks = _RowsOfBlocks([], [], torch.device("cpu"))
+        self._rows_of_blocks = RowsOfBlocks([], [], torch.device("cpu"))
         self._pass = _Pass([], [], torch.device("cpu"), torch.zeros(0, dtype=torch.int64), [])
 
     def advance(self, tokens: Sequence[int], admitted: Sequence[Admitted]) -> Tensor:
@@ -63,13 +73,18 @@ class FlatBatch:
             if each.more:
                 self._waiting[each.context] = first_V.clone()
             self._context_R += [each.context] * len(each.rows)
-            self._written_R += [0] * len(each.rows)
+            self._kept_R += [0] * len(each.rows)
+            self._start_R += [self._lengths[each.context]] * len(each.rows)
         if not admitted:
             return logits
         self._make_room()
         self._blocks += new_blocks
         self._regroup()
         return torch.cat(parts)
+
+    def settle(self, room: int) -> None:
+        """Nobody comes in but with the next step; keys of ``room`` tokens may be kept."""
+        self._room = room
 
     def _make_room(self) -> None:
         rows = len(self._context_R)
@@ -79,7 +94,13 @@ class FlatBatch:
             self._own.grow(max(rows, self._own.places * 3 // 2))
 
     def _regroup(self) -> None:
-        self._rows_of_blocks = _RowsOfBlocks(self._blocks, self._context_R, self._device)
+        if self._room is not None and self._blocks and self._own is not None:
+            rows = len(self._start_R)
+            if rows * max(self._start_R, default=0) <= min(_COPIED, self._room - rows * self._longest):
+                self._own = with_contexts(self._own, self._blocks, self._context_R, self._kept_R, self._longest)
+                self._kept_R = [start + kept for start, kept in zip(self._start_R, self._kept_R, strict=True)]
+                self._start_R, self._blocks = [0] * rows, []
+        self._rows_of_blocks = RowsOfBlocks(self._blocks, self._context_R, self._device)
 
     def keep(self, alive: Sequence[bool]) -> list[int]:
         """Let go of the rows that have ended; returns the rows left in their new order, by their old places."""
@@ -87,13 +108,14 @@ class FlatBatch:
         for place in reversed([place for place, going in enumerate(alive) if not going]):
             last = len(order) - 1
             if place != last:
-                if self._own is not None and self._written_R[last]:
-                    self._own.move(last, place, self._written_R[last])
+                if self._own is not None and self._kept_R[last]:
+                    self._own.move(last, place, self._kept_R[last])
                 order[place] = order[last]
-                self._context_R[place], self._written_R[place] = self._context_R[last], self._written_R[last]
+                for of_rows in (self._context_R, self._kept_R, self._start_R):
+                    of_rows[place] = of_rows[last]
             order.pop()
-            self._context_R.pop()
-            self._written_R.pop()
+            for of_rows in (self._context_R, self._kept_R, self._start_R):
+                of_rows.pop()
         if len(order) < len(alive):
             self._drop_contexts()
             self._regroup()
@@ -114,25 +136,22 @@ class FlatBatch:
         """[rows + new contexts, V]: logits at the last token of each."""
         new = [(block, place, context) for block in new_blocks for place, context in enumerate(block.contexts)]
         ids, positions, last = [torch.tensor(tokens, dtype=torch.int64)], [], list(range(len(tokens)))
-        at_R = torch.tensor(self._written_R, dtype=torch.int64)
-        positions.append(
-            at_R + torch.tensor([self._lengths[context] for context in self._context_R], dtype=torch.int64)
-        )
+        positions.append(torch.tensor(self._start_R, dtype=torch.int64) + torch.tensor(self._kept_R, dtype=torch.int64))
         for _, _, context in new:
             ids.append(self._contexts[context].to(torch.int64))
             positions.append(torch.arange(self._lengths[context]))
             last.append((last[-1] if last else -1) + self._lengths[context])
-        self._pass = _Pass(self._written_R, new, self._device, positions[0], self._rows_of_blocks.parts)
+        self._pass = _Pass(self._kept_R, new, self._device, positions[0], self._rows_of_blocks.parts)
         index = torch.tensor(last, device=self._device) if new else None
         ids_N, position_N = (torch.cat(each).to(self._device) for each in (ids, positions))
         logits = self._forward(ids_N, position_N, index, self._attend)
-        self._written_R = [written + 1 for written in self._written_R]
+        self._kept_R = [kept + 1 for kept in self._kept_R]
         return logits
 
     def _attend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, *, scale: float, window: int | None
     ) -> Tensor:
-        rows = len(self._pass.written)
+        rows = len(self._pass.kept)
         if not self._pass.new:
             return self._attend_rows(layer, query, key, value, scale, window)
         parts = []
@@ -159,51 +178,10 @@ class FlatBatch:
         keys, values = (kept[:rows, :width].transpose(1, 2) for kept in memory)
         folded = query.view(rows, key.shape[1], -1, query.shape[-1])
         own = attend(folded, keys, values, scale, self._pass.own_mask(window, query))
+        if not self._rows_of_blocks.parts:
+            return own[0].flatten(1, 2)
         shared = self._rows_of_blocks.attend(layer, query, scale, self._pass.block_masks(window, query))
         return merged(shared, own).flatten(1, 2)
-
-
-class _RowsOfBlocks:
-    """Which rows read from which block, and the ways there and back."""
-
-    def __init__(self, all_blocks: Sequence[ContextBlock], context_R: Sequence[int], device: torch.device) -> None:
-        rows_of: dict[int, list[int]] = {}
-        for row, context in enumerate(context_R):
-            rows_of.setdefault(context, []).append(row)
-        self.parts: list[BlockRows] = []
-        there: list[int] = []
-        for block in all_blocks:
-            most = max((len(rows_of.get(context, ())) for context in block.contexts), default=0)
-            if most:
-                # A context with fewer rows, or none at the moment, fills up with a row that is there anyway.
-                padded = [(rows_of.get(context, [0]) * most)[:most] for context in block.contexts]
-                self.parts.append(BlockRows(block, torch.tensor(padded)))
-                there += [row for rows in padded for row in rows]
-        back = [0] * len(context_R)
-        contexts = [
-            context for part in self.parts for context in part.block.contexts for _ in range(part.rows.shape[1])
-        ]
-        for place, (row, context) in enumerate(zip(there, contexts, strict=True)):
-            if context_R[row] == context:
-                back[row] = place
-        straight = there == list(range(len(context_R)))
-        self._there = None if straight else torch.tensor(there, device=device)
-        self._back = None if straight else torch.tensor(back, device=device)
-
-    def attend(self, layer: int, query: Tensor, scale: float, masks: Sequence[Mask | None]) -> tuple[Tensor, Tensor]:
-        """[rows, key heads, heads / key heads, depth] and log-sum-exps: what rows [rows, heads, depth] read."""
-        query = query if self._there is None else query.index_select(0, self._there)
-        found, start = [], 0
-        for part, mask in zip(self.parts, masks, strict=True):
-            count = part.rows.numel()
-            found.append(part.attend(layer, query[start : start + count], scale, mask))
-            start += count
-        output, log_sum = found[0]
-        if len(found) > 1:
-            output, log_sum = torch.cat([each for each, _ in found]), torch.cat([each for _, each in found])
-        if self._back is not None:
-            output, log_sum = output.index_select(0, self._back), log_sum.index_select(0, self._back)
-        return output, log_sum
 
 
 class _Pass:
@@ -211,17 +189,17 @@ class _Pass:
 
     def __init__(
         self,
-        written: Sequence[int],
+        kept: Sequence[int],
         new: Sequence[tuple[ContextBlock, int, int]],
         device: torch.device,
         positions: Tensor,
         parts: Sequence[BlockRows],
     ) -> None:
-        self.written, self.new, self.positions, self._parts = list(written), new, positions, parts
-        self.width = max(written, default=0) + 1
-        self._same = len(set(written)) <= 1
-        self._at = torch.tensor(self.written, device=device)
-        self._rows = torch.arange(len(self.written), device=device)
+        self.kept, self.new, self.positions, self._parts = list(kept), new, positions, parts
+        self.width = max(kept, default=0) + 1
+        self._same = len(set(kept)) <= 1
+        self._at = torch.tensor(self.kept, device=device)
+        self._rows = torch.arange(len(self.kept), device=device)
         self._own_masks: dict[int | None, Mask | None] = {}
         self._block_masks: dict[int | None, list[Mask | None]] = {}
 
@@ -233,9 +211,9 @@ class _Pass:
             memory[self._rows, self._at] = new
 
     def own_mask(self, window: int | None, like: Tensor) -> Mask | None:
-        """Of [rows, 1, 1, width]: what was not written yet, and what lies before the window."""
+        """Of [rows, 1, 1, width]: what is not there yet, and what lies before the window."""
         if window not in self._own_masks:
-            at, index = torch.tensor(self.written)[:, None], torch.arange(self.width)
+            at, index = torch.tensor(self.kept)[:, None], torch.arange(self.width)
             hidden = index > at
             if window is not None and window < self.width:
                 hidden |= index <= at - window

@@ -42,3 +42,15 @@ class KeyValues:
             key[: self.places], value[: self.places] = memory
             self._layers[layer] = (key, value)
         self.places = places
+
+    def put(self, other: KeyValues, sources: Tensor, targets: Tensor, length: int) -> None:
+        """Begin the sequences at ``targets`` with the first ``length`` tokens of those at ``sources`` of ``other``."""
+        for layer, memory in other._layers.items():
+            for kept, given in zip(self.of(layer, *(each[0] for each in memory)), memory, strict=True):
+                kept[targets, :length] = given[sources, :length]
+
+    def append(self, other: KeyValues, place: int, start: int, length: int) -> None:
+        """Let ``length`` tokens of the sequence at ``place`` of ``other`` be in the one at ``place``, from ``start`` on."""
+        for layer, memory in other._layers.items():
+            for kept, given in zip(self.of(layer, *(each[0] for each in memory)), memory, strict=True):
+                kept[place, start : start + length] = given[place, :length]

@@ -14,7 +14,7 @@ from grpo_lightning.engines.rollout_weights import pack_linears
 
 _NORMS = {"LlamaRMSNorm", "MistralRMSNorm", "Qwen2RMSNorm", "Qwen3RMSNorm"}
 _NORM_TYPES = (torch.float32, torch.bfloat16)
-"""These norms compute in float32 whatever their input is, which torch's own operation does for these types only."""
+"""These norms compute in float32 whatever their input is."""
 
 
 @dataclass(frozen=True)
@@ -95,19 +95,25 @@ class _Layer:
         return torch.addcmul(both * cos, both.roll(self._depth // 2, -1), sin)
 
 
-class _FusedNorm:
+class _RootMeanSquare:
+    """``weight * x / sqrt(mean(x^2) + epsilon)``, computed in float32."""
+
     def __init__(self, weight: Tensor, epsilon: float) -> None:
-        self._weight, self._shape, self._epsilon = weight, weight.shape, epsilon
+        self._weight, self._per_number = weight, 1 / weight.shape[0]
+        self._epsilon = torch.tensor([epsilon], device=weight.device)
 
     def __call__(self, hidden: Tensor) -> Tensor:
-        return nn.functional.rms_norm(hidden, self._shape, self._weight, self._epsilon)
+        wide = hidden.float()
+        length = torch.linalg.vector_norm(wide, dim=-1, keepdim=True)
+        shrink = torch.addcmul(self._epsilon, length, length, value=self._per_number).rsqrt_()
+        return (wide * shrink).to(hidden.dtype).mul_(self._weight)
 
 
 def _norm(module: Any) -> Any:
-    """The norm, in one operation if that is what it computes."""
+    """The norm, in few operations if that is what it computes."""
     if type(module).__name__ not in _NORMS or module.weight.dtype not in _NORM_TYPES or not untouched(module):
         return module
-    return _FusedNorm(module.weight.detach(), float(module.variance_epsilon))
+    return _RootMeanSquare(module.weight.detach(), float(module.variance_epsilon))
 
 
 def _linear(module: Any, pack: bool) -> LeanLinear:

@@ -54,6 +54,9 @@ class PlainBatch:
             self._mask_QL, self._position_Q = self._mask_QL[index], self._position_Q[index]
         return order
 
+    def settle(self, room: int) -> None:
+        """Nothing: all rows that share a batch come in together."""
+
     def rest(self) -> None:
         """Nothing: the model attends by itself."""
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from grpo_lightning.engines import decode_loop
+from grpo_lightning.engines import decode_loop, flat_batch
 from grpo_lightning.engines.base import Completions, GenerationRequest
 from grpo_lightning.engines.decode_loop import DecodeLoop
 from grpo_lightning.engines.flat_probe import decodes_flat
@@ -84,14 +84,17 @@ def wide_log_probs(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, float]]:
     return seen
 
 
+@pytest.mark.parametrize("copied", [0, 60, 1024])
 @pytest.mark.parametrize("settings", [{}, {"batch_rows": 4}, {"cache_tokens": 60}, {"cache_tokens": 1}], ids=str)
 def test_every_family_is_decoded_as_each_row_alone(
     family: tuple[str, CausalLM],
     settings: dict[str, Any],
+    copied: int,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     name, policy = family
+    monkeypatch.setattr(flat_batch, "_COPIED", copied)
     request = make_request(Temperature(temperature=0.9), contexts=CONTEXTS, limits=LIMITS, stop_ids=STOPS)
     with caplog.at_level(logging.WARNING):
         flat = decodes_flat(policy)
@@ -134,11 +137,54 @@ def test_adapters(family_name: str, tmp_path_factory: pytest.TempPathFactory) ->
         assert DecodeLoop().generate(policy, request).tokens.tolist() != completions.tokens.tolist()
 
 
+@pytest.mark.parametrize("copied", [0, 1024])
 @pytest.mark.parametrize("window", [2, 3, 7, 12, 13, 40])
-def test_windows_inside_the_context_across_it_and_beyond(window: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_windows_inside_the_context_across_it_and_beyond(
+    window: int, copied: int, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flat_batch, "_COPIED", copied)
     config = family_config("mistral")
     config.sliding_window = window
     policy = load_policy(save_model(tmp_path_factory.mktemp("window"), config))
     request = make_request(Temperature(), contexts=CONTEXTS, limits=LIMITS, stop_ids=STOPS)
     assert decodes_flat(policy)
     check(policy, request, DecodeLoop(batch_rows=7).generate(policy, request), 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("settings", "contexts", "limit", "copies"),
+    [
+        ({}, CONTEXTS, 12, 1),  # 25 rows of up to 11 tokens: 275
+        ({}, [[5] * 41], 12, 1),  # 5 x 41 = 205
+        ({}, [[5] * 60, [7]], 4, 1),  # 10 x 60 = 600
+        ({"cache_tokens": 328}, [[5] * 41] * 2, 12, 0),  # 10 x (41 + 12) = 530 are more than may be kept
+        ({"batch_rows": 5}, [[5] * 41] * 2, 12, 1),  # the first five are not the last ones
+    ],
+    ids=str,
+)
+def test_rows_get_their_contexts_for_themselves_where_that_is_little(
+    settings: dict[str, Any],
+    contexts: list[list[int]],
+    limit: int,
+    copies: int,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    policy = load_policy(save_model(tmp_path_factory.mktemp("copied"), family_config("llama")))
+    request = make_request(Temperature(), contexts=contexts, limits=[limit] * 5 * len(contexts), stop_ids=[])
+    decodes_flat(policy)
+    calls: list[list[int]] = []
+    copy = flat_batch.with_contexts
+
+    def counted(own: Any, blocks: Any, context_R: Any, kept_R: Any, longest: int) -> Any:
+        calls.append(list(kept_R))
+        return copy(own, blocks, context_R, kept_R, longest)
+
+    monkeypatch.setattr(flat_batch, "with_contexts", counted)
+    many = DecodeLoop(**settings).generate(policy, request)
+    assert len(calls) == copies
+    monkeypatch.setattr(flat_batch, "_COPIED", 0)
+    shared = DecodeLoop(**settings).generate(policy, request)
+    assert len(calls) == copies
+    assert many.tokens.tolist() == shared.tokens.tolist()
+    assert torch.allclose(many.log_probs.values, shared.log_probs.values, atol=1e-6, rtol=0)

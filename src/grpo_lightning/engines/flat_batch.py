@@ -94,13 +94,19 @@ class FlatBatch:
             self._own.grow(max(rows, self._own.places * 3 // 2))
 
     def _regroup(self) -> None:
-        if self._room is not None and self._blocks and self._own is not None:
-            rows = len(self._start_R)
-            if rows * max(self._start_R, default=0) <= min(_COPIED, self._room - rows * self._longest):
-                self._own = with_contexts(self._own, self._blocks, self._context_R, self._kept_R, self._longest)
-                self._kept_R = [start + kept for start, kept in zip(self._start_R, self._kept_R, strict=True)]
-                self._start_R, self._blocks = [0] * rows, []
+        if self._room is not None and self._blocks:
+            self._give_contexts(self._room)
         self._rows_of_blocks = RowsOfBlocks(self._blocks, self._context_R, self._device)
+
+    def _give_contexts(self, room: int) -> None:
+        """Give each row its context's keys, if that is little."""
+        rows = len(self._context_R)
+        if not rows or rows * max(self._start_R) > min(_COPIED, room - rows * self._longest):
+            return
+        assert self._own is not None
+        self._own = with_contexts(self._own, self._blocks, self._context_R, self._kept_R, self._longest)
+        self._kept_R = [start + kept for start, kept in zip(self._start_R, self._kept_R, strict=True)]
+        self._start_R, self._blocks = [0] * rows, []
 
     def keep(self, alive: Sequence[bool]) -> list[int]:
         """Let go of the rows that have ended; returns the rows left in their new order, by their old places."""

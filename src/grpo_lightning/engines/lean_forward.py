@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,9 @@ from grpo_lightning.engines.rollout_weights import pack_linears
 _NORMS = {"LlamaRMSNorm", "MistralRMSNorm", "Qwen2RMSNorm", "Qwen3RMSNorm"}
 _NORM_TYPES = (torch.float32, torch.bfloat16)
 """These norms compute in float32 whatever their input is."""
+
+
+Pack = Literal["none", "copy", "move"]
 
 
 @dataclass(frozen=True)
@@ -36,10 +39,11 @@ class LeanForward:
     Args:
         model: A causal language model of transformers, in evaluation or without dropout.
         spans: What each layer asks its attention for.
-        pack: Lay linear layers out for the matrix units of the CPU. ``model`` is used up: its plain weights are let go.
+        pack: Lay linear layers out for the matrix units of the CPU: ``none``, ``copy``, or ``move``, which uses ``model`` up,
+            for its own weights are let go.
     """
 
-    def __init__(self, model: Any, spans: list[Span], *, pack: bool) -> None:
+    def __init__(self, model: Any, spans: list[Span], *, pack: Pack) -> None:
         base = model.base_model
         self._embedding, self._rotary = base.embed_tokens, base.rotary_emb
         self._layers = [
@@ -63,7 +67,7 @@ class LeanForward:
 
 
 class _Layer:
-    def __init__(self, layer: Any, span: Span, config: Any, pack: bool) -> None:
+    def __init__(self, layer: Any, span: Span, config: Any, pack: Pack) -> None:
         attention, mlp = layer.self_attn, layer.mlp
         self._span, self._depth = span, int(attention.head_dim)
         self._heads, self._key_heads = int(config.num_attention_heads), int(config.num_key_value_heads)
@@ -116,25 +120,26 @@ def _norm(module: Any) -> Any:
     return _RootMeanSquare(module.weight.detach(), float(module.variance_epsilon))
 
 
-def _linear(module: Any, pack: bool) -> LeanLinear:
+def _linear(module: Any, pack: Pack) -> LeanLinear:
     if not _is_plain(module):
-        if pack:
+        if pack == "move":
             pack_linears(module)
         return Called(module)
-    if not pack:
-        return Plain(module)
-    packed = Packed(module)
-    _let_go(module)
-    return packed
+    return Plain(module) if pack == "none" else _packed([module], pack)
 
 
-def _side_by_side(modules: list[Any], pack: bool) -> LeanLinear | SideBySide:
+def _side_by_side(modules: list[Any], pack: Pack) -> LeanLinear | SideBySide:
     alike = all(map(_is_plain, modules)) and len({each.bias is None for each in modules}) == 1
-    if not (pack and alike):
+    if pack == "none" or not alike:
         return SideBySide(*(_linear(each, pack) for each in modules))
-    packed = Packed(*modules)
-    for each in modules:
-        _let_go(each)
+    return _packed(modules, pack)
+
+
+def _packed(linears: list[nn.Linear], pack: Pack) -> Packed:
+    packed = Packed(*linears)
+    if pack == "move":
+        for each in linears:
+            each.weight = nn.Parameter(each.weight.detach().to("meta"), requires_grad=False)
     return packed
 
 
@@ -145,7 +150,3 @@ def untouched(module: nn.Module) -> bool:
 
 def _is_plain(module: nn.Module) -> bool:
     return type(module) is nn.Linear and untouched(module)
-
-
-def _let_go(linear: nn.Linear) -> None:
-    linear.weight = nn.Parameter(linear.weight.detach().to("meta"), requires_grad=False)

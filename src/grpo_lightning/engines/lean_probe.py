@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from grpo_lightning.engines.flat_forward import FlatForward, ModelForward
-from grpo_lightning.engines.lean_forward import LeanForward, Span, untouched
+from grpo_lightning.engines.lean_forward import LeanForward, Pack, Span, untouched
 from grpo_lightning.engines.part_attention import attend_before
 from grpo_lightning.engines.rollout_weights import narrowed, packed, packs
 
@@ -38,7 +38,8 @@ def flat_forward(model: Any, *, narrow: bool) -> FlatForward:
     here = narrowed(model) if narrow else model
     if recognised(here):
         dtype = next(here.parameters()).dtype
-        pack = narrow and here.device.type == "cpu" and packs()
+        packable = dtype == torch.bfloat16 and here.device.type == "cpu" and packs()
+        pack: Pack = "none" if not packable else "move" if narrow else "copy"
         known = _found.setdefault(model, {})
         if dtype not in known:
             forward, known[dtype] = _tried(here, pack)
@@ -77,7 +78,7 @@ def _plain(layer: Any) -> bool:
 
 
 @torch.no_grad()
-def _tried(model: Any, pack: bool) -> tuple[LeanForward | None, list[Span] | None]:
+def _tried(model: Any, pack: Pack) -> tuple[LeanForward | None, list[Span] | None]:
     """The lean pass of ``model``, and what its layers ask for, if it has the logits of the model's own pass."""
     wanted, spans = _logits(model, ModelForward(model))
     name, epsilon = type(model).__name__, torch.finfo(next(model.parameters()).dtype).eps

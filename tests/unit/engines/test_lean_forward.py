@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -201,3 +202,22 @@ def test_packed_side_by_side() -> None:
         found = Packed(*parts)(hidden).double()
         wanted = torch.cat([hidden.double() @ each.weight.double().T + each.bias.double() for each in parts], dim=1)
     assert float((found - wanted).abs().max()) <= 2.0**-7 * float(wanted.abs().max())
+
+
+def test_own_bfloat16_weights_are_laid_out_and_stay(tmp_path: Any) -> None:
+    policy = make(tmp_path, "qwen2", "bfloat16")
+    before = {name: each.detach().clone() for name, each in policy.named_parameters()}
+    forward = flat_forward(policy.causal_lm, narrow=False)
+    assert isinstance(forward, LeanForward)
+    assert isinstance(forward._head, Packed if packs() else Plain)
+    request = make_request(Temperature(), limit=8, stop_ids=[])
+    completions = DecodeLoop().generate(policy, request)
+    assert all(torch.equal(each, before[name]) for name, each in policy.named_parameters())
+    with torch.no_grad():
+        scored = policy(as_rollouts(request, completions))["log_prob"]
+    wide = copy.deepcopy(policy).double()
+    wide.dtype = torch.float64
+    with torch.no_grad():
+        exact = wide(as_rollouts(request, completions))["log_prob"]
+    noise = (scored.double() - exact).abs().mean()
+    assert float((completions.log_probs.values.double() - exact).abs().mean()) < 2 * float(noise)

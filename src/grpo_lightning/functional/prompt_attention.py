@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -10,27 +9,7 @@ from torch import Tensor
 from torch.nn.functional import pad, scaled_dot_product_attention
 from typing_extensions import override
 
-
-@dataclass(frozen=True)
-class PromptRows:
-    """A prompt and the rows that follow it, flat: the prompt's tokens, then each row's, one row after the other."""
-
-    start: int
-    """Index of the first token of the prompt."""
-    prompt: int
-    """Tokens of the prompt, at least 1."""
-    rows: tuple[int, ...]
-    """Tokens of each row that has any."""
-
-    @property
-    def middle(self) -> int:
-        """Index of the first token after the prompt."""
-        return self.start + self.prompt
-
-    @property
-    def end(self) -> int:
-        """Index after the last token."""
-        return self.middle + sum(self.rows)
+from grpo_lightning.functional.attention_pieces import Pieces, PromptRows, pieces_of
 
 
 def prompt_attention(
@@ -40,7 +19,8 @@ def prompt_attention(
 
     Nothing is repeated for the rows of a prompt on the CPU: their queries meet the prompt's keys together, each row's meet
     its own keys, and the two results are merged by their log-sum-exps (as in attention split over devices: Liu et al.,
-    arXiv 2310.01889). Elsewhere, and where a sliding window hides something, the prompt's keys are laid before each row's.
+    arXiv 2310.01889). Stretches of about equal length are computed in one call. Elsewhere, and where a sliding window hides
+    something, the prompt's keys are laid before each row's.
 
     Args:
         query: [1, heads, N, depth].
@@ -58,28 +38,12 @@ def prompt_attention(
     if query.device.type != "cpu" or hides or value.shape[-1] != query.shape[-1]:
         return _repeated(query, key, value, parts, scale, window if hides else None)
     merged: Tensor = _Merged.apply(query, key, value, parts, scale)  # type: ignore[no-untyped-call]
-    return merged.transpose(1, 2)
+    return merged
 
 
 def _flash(query: Tensor, key: Tensor, value: Tensor, scale: float, causal: bool) -> tuple[Tensor, Tensor]:
-    """Output and log-sum-exp [1, heads, N] of the CPU's fused attention."""
+    """Output and log-sum-exp [B, heads, N] of the CPU's fused attention."""
     return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(query, key, value, 0.0, causal, scale=scale)  # type: ignore[no-any-return]
-
-
-def _pieces(parts: tuple[PromptRows, ...]) -> list[tuple[slice, slice, bool]]:
-    """(queries, keys, causal) of every piece of the attention matrix that is not hidden."""
-    pieces = []
-    for part in parts:
-        own = slice(part.start, part.middle)
-        pieces.append((own, own, True))
-        if part.rows:
-            pieces.append((slice(part.middle, part.end), own, False))
-        start = part.middle
-        for length in part.rows:
-            row = slice(start, start + length)
-            pieces.append((row, row, True))
-            start += length
-    return pieces
 
 
 class _Merged(torch.autograd.Function):
@@ -91,62 +55,56 @@ class _Merged(torch.autograd.Function):
     def forward(
         ctx: Any, query: Tensor, key: Tensor, value: Tensor, parts: tuple[PromptRows, ...], scale: float
     ) -> Tensor:
-        output = torch.empty_like(query.transpose(1, 2)).transpose(1, 2)
-        total = torch.empty(query.shape[:3], dtype=torch.promote_types(query.dtype, torch.float32))
-        for part in parts:
-            own = slice(part.start, part.middle)
-            output[:, :, own], total[:, :, own] = _flash(
-                query[:, :, own], key[:, :, own], value[:, :, own], scale, True
-            )
-            if part.rows:
-                _follow(query, key, value, part, scale, output, total)
-        ctx.save_for_backward(query, key, value, output, total)
+        flat = [each[0].transpose(0, 1) for each in (query, key, value)]
+        output_NHD = torch.empty_like(flat[0], memory_format=torch.contiguous_format)
+        total_NH = output_NHD.new_empty(output_NHD.shape[:2], dtype=torch.promote_types(query.dtype, torch.float32))
+        causal, reading = pieces_of(parts)
+        for pieces in causal:
+            output, total = _read(flat, pieces, scale, causal=True)
+            pieces.queries.put(output_NHD, output)
+            pieces.queries.put(total_NH, total)
+        for pieces in reading:
+            above, above_total = _read(flat, pieces, scale, causal=False)
+            inside, inside_total = (pieces.queries.take(each) for each in (output_NHD, total_NH))
+            # With d = inside_total - above_total, the weights of the two are sigmoid(-d) and sigmoid(d).
+            weight = torch.sigmoid(inside_total - above_total)[..., None]
+            pieces.queries.put(output_NHD, torch.lerp(above.to(weight), inside.to(weight), weight))
+            pieces.queries.put(total_NH, torch.logaddexp(above_total, inside_total))
+        ctx.save_for_backward(*flat, output_NHD, total_NH)
         ctx.parts, ctx.scale = parts, scale
-        return output
+        return output_NHD[None]
 
     @staticmethod
     @override
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        *saved, total = ctx.saved_tensors
+        *saved, total_NH = ctx.saved_tensors
         dtype = gradient.dtype
         # The fused backward is several times slower in narrow types, and sums over rows want a wide one anyway.
-        query, key, value, output, gradient = (each.to(total) for each in (*saved, gradient))
-        d_query, d_key, d_value = torch.zeros_like(query), torch.zeros_like(key), torch.zeros_like(value)
-        for rows, keys, causal in _pieces(ctx.parts):
-            pieces = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
-                gradient[:, :, rows],
-                query[:, :, rows],
-                key[:, :, keys],
-                value[:, :, keys],
-                output[:, :, rows],
-                total[:, :, rows],
+        query, key, value, output, gradient = (each.to(total_NH) for each in (*saved, gradient[0]))
+        found = [torch.zeros_like(each, memory_format=torch.contiguous_format) for each in (query, key, value)]
+        causal, reading = pieces_of(ctx.parts)
+        for pieces, is_causal in [*((each, True) for each in causal), *((each, False) for each in reading)]:
+            parts = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
+                pieces.queries.take(gradient, padding=0.0),
+                pieces.queries.take(query),
+                pieces.keys.take(key),
+                pieces.keys.take(value),
+                pieces.queries.take(output),
+                pieces.queries.take(total_NH),
                 0.0,
-                causal,
+                is_causal,
                 scale=ctx.scale,
             )
-            for whole, where, piece in zip((d_query, d_key, d_value), (rows, keys, keys), pieces, strict=True):
-                whole[:, :, where] += piece
-        return d_query.to(dtype), d_key.to(dtype), d_value.to(dtype), None, None
+            for whole, where, part in zip(found, (pieces.queries, pieces.keys, pieces.keys), parts, strict=True):
+                where.add(whole, part)
+        return *(each.to(dtype).transpose(0, 1)[None] for each in found), None, None
 
 
-def _follow(
-    query: Tensor, key: Tensor, value: Tensor, part: PromptRows, scale: float, output: Tensor, total: Tensor
-) -> None:
-    """Fill in what the rows of a prompt read."""
-    own, after = slice(part.start, part.middle), slice(part.middle, part.end)
-    above, above_total = _flash(query[:, :, after], key[:, :, own], value[:, :, own], scale, False)
-    inside, inside_total = torch.empty_like(above), torch.empty_like(above_total)
-    start = part.middle
-    for length in part.rows:
-        row, local = slice(start, start + length), slice(start - part.middle, start - part.middle + length)
-        inside[:, :, local], inside_total[:, :, local] = _flash(
-            query[:, :, row], key[:, :, row], value[:, :, row], scale, True
-        )
-        start += length
-    # With d = inside_total - above_total, the weights of the two are sigmoid(-d) and sigmoid(d).
-    weight = torch.sigmoid(inside_total - above_total)[..., None].to(torch.promote_types(output.dtype, torch.float32))
-    output[:, :, after] = torch.lerp(above.to(weight), inside.to(weight), weight).to(output)
-    total[:, :, after] = torch.logaddexp(above_total, inside_total)
+def _read(flat: list[Tensor], pieces: Pieces, scale: float, *, causal: bool) -> tuple[Tensor, Tensor]:
+    """Output and log-sum-exp, [B, heads, W], of pieces of queries, keys and values [N, heads, depth]."""
+    query, key, value = flat
+    taken = (pieces.queries.take(query), pieces.keys.take(key), pieces.keys.take(value))
+    return _flash(*taken, scale, causal)
 
 
 def _repeated(

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from grpo_lightning import profiling
-from grpo_lightning.functional.prompt_attention import PromptRows, prompt_attention
+from grpo_lightning.functional.attention_pieces import PromptRows
+from grpo_lightning.functional.prompt_attention import prompt_attention
 from grpo_lightning.policies.attention import attending
 from grpo_lightning.types import Ragged, Rollouts
 

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from grpo_lightning.functional import prompt_attention as module
-from grpo_lightning.functional.prompt_attention import PromptRows, prompt_attention
+from grpo_lightning.functional.attention_pieces import PromptRows
+from grpo_lightning.functional.prompt_attention import prompt_attention
 
 
 def laid(shapes: list[tuple[int, tuple[int, ...]]]) -> tuple[PromptRows, ...]:

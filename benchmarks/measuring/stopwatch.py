@@ -11,6 +11,8 @@ from lightning.pytorch import Callback, Trainer
 
 from measuring import memory
 
+from grpo_lightning.engines.lean_forward import LeanForward
+
 MODEL = ("decode", "forward", "backward", "optimizer")
 """Parts that are arithmetic of the model."""
 
@@ -66,11 +68,13 @@ class Steps(Callback):
         watch, policy = self._watch, pl_module.policy
         pl_module.backward = watch.around("backward", pl_module.backward)
         policy.forward = watch.around("forward", policy.forward)
-        # On the class, so that a copy of the model that an engine made is seen, too.
-        classes = {type(policy.causal_lm), type(policy.causal_lm.base_model)}
-        self._before = [(each, each.forward) for each in classes]
-        for each, forward in self._before:
-            each.forward = watch.around("decode", forward)
+        # On the class, so that a copy of the model that an engine made is seen, too, and the engine's own pass of it.
+        classes: list[tuple[Any, str]] = [(type(policy.causal_lm), "forward"), (LeanForward, "__call__")]
+        if type(policy.causal_lm.base_model) is not type(policy.causal_lm):
+            classes.append((type(policy.causal_lm.base_model), "forward"))
+        self._before = [(each, name, getattr(each, name)) for each, name in classes]
+        for each, name, call in self._before:
+            setattr(each, name, watch.around("decode", call))
         pl_module.configure_gradient_clipping = self._after_check(pl_module.configure_gradient_clipping)
         trainer.optimizers[0].register_step_post_hook(
             lambda *_: watch.add("optimizer", time.perf_counter() - self._checked)
@@ -86,8 +90,8 @@ class Steps(Callback):
         return checked
 
     def on_train_end(self, trainer: Trainer, pl_module: Any) -> None:
-        for each, forward in self._before:
-            each.forward = forward
+        for each, name, call in self._before:
+            setattr(each, name, call)
         for owner, name in [(pl_module, "backward"), (pl_module.policy, "forward"),
                             (pl_module, "configure_gradient_clipping")]:  # fmt: skip
             delattr(owner, name)

@@ -9,9 +9,8 @@ from typing import Any
 
 from lightning.pytorch import Callback, Trainer
 
-from measuring import memory
-
 from grpo_lightning.engines.lean_forward import LeanForward
+from measuring import memory
 
 MODEL = ("decode", "forward", "backward", "optimizer")
 """Parts that are arithmetic of the model."""

@@ -17,7 +17,6 @@ from grpo_lightning.rollout.evaluate import EvaluatedRow, evaluate
 from grpo_lightning.rollout.play import Group, PlaySettings
 from grpo_lightning.rollout.samples import evaluation_samples
 from grpo_lightning.settings import EvaluationSet
-from grpo_lightning.strategies.sharding import whole
 
 if TYPE_CHECKING:
     from grpo_lightning.module import GRPOModule
@@ -46,10 +45,6 @@ class Evaluations:
         Ranks have batches of their own, and not all as many. What goes wrong on one of several is kept until they meet again,
         in :meth:`raise_together`; until then that rank evaluates nothing.
         """
-        with whole(self.module.policy):
-            return self._contained(batch, kind)
-
-    def _contained(self, batch: EvaluationBatch, kind: str) -> list[EvaluatedRow]:
         if self._error is not None or not batch.indices:
             return []
         try:

@@ -34,7 +34,6 @@ from grpo_lightning.samplers.base import Sampler
 from grpo_lightning.selectors.base import Selector
 from grpo_lightning.session import Session
 from grpo_lightning.settings import AuxiliaryTerm, Generation, Warmup, named_terms
-from grpo_lightning.strategies.sharding import shard
 from grpo_lightning.transforms.base import Transform
 from grpo_lightning.update import RunningUpdate, finish_and_clip, optimizers, stage_learning_rate, untouched
 
@@ -154,7 +153,6 @@ class GRPOModule(LightningModule):
             self.policy.load()
         except ConfigError as error:
             raise error.under("model.policy") from None
-        shard(self)
 
     @override
     def configure_optimizers(self) -> Any:

@@ -1,7 +1,7 @@
-"""One rank of a run on the tiny model: ``python rank.py MODEL_FOLDER RUN_FOLDER RANKS KIND [STRATEGY]``.
+"""One rank of a run on the tiny model: ``python rank.py MODEL_FOLDER RUN_FOLDER RANKS KIND``.
 
 Kinds: ``full`` and ``lora``; ``update``, where everything looks at the whole update or rollout; ``group``, a loss of whole
-groups and an estimator of steps; ``uneven``, an update for each group.
+groups and an estimator of steps.
 
 Started once for each rank, with ``LOCAL_RANK``, ``NODE_RANK``, ``WORLD_SIZE``, ``MASTER_ADDR`` and ``MASTER_PORT`` set where
 there are several. Rank 0 writes what it saw to ``ranks-N.pt``.
@@ -25,7 +25,7 @@ from helpers.tiny_policy import WideNorms
 from helpers.tiny_run import fit, make_module
 
 
-def run(model: str, folder: Path, ranks: int, kind: str, strategy: str = "") -> None:
+def run(model: str, folder: Path, ranks: int, kind: str) -> None:
     """A warm-up update, then two rollouts of two updates; three groups, so that ranks have different numbers of rows."""
     torch.manual_seed(3)
     settings: dict[str, Any] = {
@@ -45,18 +45,15 @@ def run(model: str, folder: Path, ranks: int, kind: str, strategy: str = "") -> 
             "entropy": EntropyBonus(weight=0.02, target=3.0),
             "auxiliary": [AuxiliaryTerm(loss=Supervised(weighting="phi"), weight=0.2, complement=True, rows=3)],
         }
-    if kind == "uneven":
-        # One group an update: on several ranks all but one have nothing to do in it.
-        settings |= {"updates_per_rollout": 3}
     if kind == "group":
         settings |= {"loss": create("loss", "real"), "advantage": create("advantage", "otb")}
     lora = LoRA(rank=2) if kind == "lora" else None
     module = make_module(WideNorms(model=model, dtype="float64", lora=lora), **settings)
-    watch = fit(folder, module, max_steps=5, ranks=ranks, strategy=strategy)
+    watch = fit(folder, module, max_steps=5, ranks=ranks)
     if module.global_rank == 0:
         metrics = [report.metrics for report in watch.reports]
-        torch.save({"weights": watch.weights, "metrics": metrics}, folder / f"ranks-{strategy}{ranks}.pt")
+        torch.save({"weights": watch.weights, "metrics": metrics}, folder / f"ranks-{ranks}.pt")
 
 
 if __name__ == "__main__":
-    run(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:])
+    run(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4])

@@ -64,7 +64,6 @@ TOP_LEVEL = {
     "builtins": "registration",
     "data": "loop",
     "module": "loop",
-    "strategies": "loop",
     "testing": "testing",
     "cli": "cli",
     "__main__": "root",

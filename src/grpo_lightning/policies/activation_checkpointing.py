@@ -11,7 +11,6 @@ from torch.utils.checkpoint import checkpoint
 
 from grpo_lightning.errors import ConfigError
 from grpo_lightning.policies.attention import installed
-from grpo_lightning.policies.decoder_layers import layers
 
 
 class CheckpointedForward:
@@ -45,9 +44,11 @@ def checkpoint_layers(model: Any) -> None:
     Raises:
         ConfigError: If the model does not say which of its parts are layers.
     """
-    found = layers(model)
-    if not found:
+    from transformers.modeling_layers import GradientCheckpointingLayer
+
+    layers = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
+    if not layers:
         raise ConfigError("activation_checkpointing", True, f"does not know the layers of {type(model).__name__}",
                           "leave it out")  # fmt: skip
-    for layer in found:
+    for layer in layers:
         layer.forward = CheckpointedForward(layer.forward)

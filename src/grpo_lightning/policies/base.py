@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from torch import Tensor, nn
-from torch.distributed.fsdp import fully_shard
 
 from grpo_lightning.component import Component
 from grpo_lightning.types import Prompt, Rollouts
@@ -114,14 +113,6 @@ class Policy(nn.Module, Component, ABC):
     @abstractmethod
     def load_reference(self, state: Mapping[str, Tensor]) -> None:
         """Take over a reference that was written."""
-
-    def shard(self, mesh: Any) -> None:
-        """Spread the weights over the processes of a mesh, by ``fully_shard`` of torch; this module is the outermost part.
-
-        Args:
-            mesh: One-dimensional ``DeviceMesh``.
-        """
-        fully_shard(self, mesh=mesh)
 
     @abstractmethod
     def export(self, folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -10,7 +11,6 @@ from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.fsdp import fully_shard
 from typing_extensions import override
 
 from grpo_lightning import profiling
@@ -20,7 +20,6 @@ from grpo_lightning.policies import loading
 from grpo_lightning.policies.activation_checkpointing import checkpoint_layers
 from grpo_lightning.policies.addresses import resolve_address
 from grpo_lightning.policies.base import Policy, Weights
-from grpo_lightning.policies.decoder_layers import layers, unsharded_copy
 from grpo_lightning.policies.dropout import disable_in_config, disable_in_modules
 from grpo_lightning.policies.layout import LAYOUTS, ModelInputs
 from grpo_lightning.policies.lora import LoRA, merge_and_reset
@@ -251,20 +250,13 @@ class CausalLM(Policy):
             log.warning("%s cannot share a prompt between rows (%s): every row runs its own", self.address.text, fault)
 
     @override
-    def shard(self, mesh: Any) -> None:
-        for layer in layers(self.model):
-            fully_shard(layer, mesh=mesh)
-        # Embedding, head and last norm stay whole between forward and backward: the head's gradient reads its weight again.
-        fully_shard(self, mesh=mesh, reshard_after_forward=False)
-
-    @override
     def freeze_reference(self) -> None:
         if self.lora:
             merge_and_reset(self.model)
             return
         # Buffers that are views of parameters would keep a graph; a copy made without gradient has none.
         with torch.no_grad():
-            reference = unsharded_copy(self.model)
+            reference = copy.deepcopy(self.model)
         reference.requires_grad_(False)
         self._reference = [reference]
 

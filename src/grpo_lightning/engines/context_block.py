@@ -10,9 +10,7 @@ from torch import Tensor
 
 from grpo_lightning.engines.key_values import KeyValues
 from grpo_lightning.engines.part_attention import Mask, attend, hiding
-
-_WIDEST = 1.34
-"""How much longer than the shortest the longest context of a block may be: a quarter of its memory may lie idle."""
+from grpo_lightning.functional.packing import similar_lengths
 
 
 class ContextBlock:
@@ -44,13 +42,7 @@ class ContextBlock:
 
 def blocks(contexts: Sequence[int], lengths: Sequence[int]) -> list[ContextBlock]:
     """Blocks of contexts that are given in order of falling length."""
-    result: list[ContextBlock] = []
-    start = 0
-    for end in range(1, len(contexts) + 1):
-        if end == len(contexts) or lengths[start] > _WIDEST * lengths[end]:
-            result.append(ContextBlock(contexts[start:end], lengths[start:end]))
-            start = end
-    return result
+    return [ContextBlock(contexts[run], lengths[run]) for run in similar_lengths(lengths)]
 
 
 @dataclass

@@ -167,8 +167,7 @@ class FlatBatch:
         for block, place, context in self._pass.new:
             inside = slice(start, start + self._lengths[context])
             block.keep(layer, place, key[inside], value[inside])
-            read = attend_before(_whole(query[inside]), _whole(key[inside]), _whole(value[inside]), scale, window)
-            parts.append(read[0].transpose(0, 1))
+            parts.append(attend_before(query[inside], key[inside], value[inside], scale, window))
             start = inside.stop
         return torch.cat(parts)
 
@@ -231,8 +230,3 @@ class _Pass:
         if window not in self._block_masks:
             self._block_masks[window] = [part.mask(self.positions, window, like) for part in self._parts]
         return self._block_masks[window]
-
-
-def _whole(flat: Tensor) -> Tensor:
-    """[1, heads, N, depth] of [N, heads, depth]."""
-    return flat.transpose(0, 1)[None]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from torch import Tensor
 
 
@@ -45,12 +47,15 @@ class KeyValues:
 
     def put(self, other: KeyValues, sources: Tensor, targets: Tensor, length: int) -> None:
         """Begin the sequences at ``targets`` with the first ``length`` tokens of those at ``sources`` of ``other``."""
-        for layer, memory in other._layers.items():
-            for kept, given in zip(self.of(layer, *(each[0] for each in memory)), memory, strict=True):
-                kept[targets, :length] = given[sources, :length]
+        for kept, given in self._beside(other):
+            kept[targets, :length] = given[sources, :length]
 
     def append(self, other: KeyValues, place: int, start: int, length: int) -> None:
         """Let ``length`` tokens of the sequence at ``place`` of ``other`` be in the one at ``place``, from ``start`` on."""
+        for kept, given in self._beside(other):
+            kept[place, start : start + length] = given[place, :length]
+
+    def _beside(self, other: KeyValues) -> Iterator[tuple[Tensor, Tensor]]:
+        """The keys and the values of each layer here, next to those of ``other``."""
         for layer, memory in other._layers.items():
-            for kept, given in zip(self.of(layer, *(each[0] for each in memory)), memory, strict=True):
-                kept[place, start : start + length] = given[place, :length]
+            yield from zip(self.of(layer, *(each[0] for each in memory)), memory, strict=True)

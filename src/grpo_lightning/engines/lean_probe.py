@@ -108,8 +108,7 @@ def _logits(model: Any, forward: FlatForward) -> tuple[Tensor, list[Span]]:
 
     def attention(layer: int, query: Tensor, key: Tensor, value: Tensor, *, scale: float, window: int | None) -> Tensor:
         spans.append(Span(layer, scale, window))
-        query, key, value = (each.transpose(0, 1)[None] for each in (query, key, value))
-        return attend_before(query, key, value, scale, window)[0].transpose(0, 1)
+        return attend_before(query, key, value, scale, window)
 
     last = torch.tensor([near_N.shape[0] // 2, near_N.shape[0] - 1], device=model.device)
     try:

@@ -85,18 +85,19 @@ def _products(
 
 
 def attend_before(query: Tensor, key: Tensor, value: Tensor, scale: float, window: int | None) -> Tensor:
-    """[1, heads, N, value depth]: every token of one sequence reads itself and what comes before it.
+    """[N, heads, value depth]: every token of one sequence reads itself and what comes before it.
 
     Args:
-        query: [1, heads, N, depth].
-        key: [1, key heads, N, depth].
-        value: [1, key heads, N, value depth].
+        query: [N, heads, depth].
+        key: [N, key heads, depth].
+        value: [N, key heads, value depth].
         scale: What products are multiplied by.
         window: Tokens that each may look back on, itself included; ``None`` for all.
     """
-    length = query.shape[2]
+    length = query.shape[0]
+    query, key, value = (each.transpose(0, 1)[None] for each in (query, key, value))
     if window is None or window >= length:
-        return attend(query, key, value, scale, causal=True)[0]
+        return attend(query, key, value, scale, causal=True)[0][0].transpose(0, 1)
     parts = []
     for start in range(0, length, _WINDOW_BLOCK):
         end, first = min(start + _WINDOW_BLOCK, length), max(0, start - window + 1)
@@ -104,7 +105,7 @@ def attend_before(query: Tensor, key: Tensor, value: Tensor, scale: float, windo
         mask = hiding(((back < 0) | (back >= window))[None, None], query)
         part, _ = attend(query[:, :, start:end], key[:, :, first:end], value[:, :, first:end], scale, mask)
         parts.append(part)
-    return torch.cat(parts, dim=2)
+    return torch.cat(parts, dim=2)[0].transpose(0, 1)
 
 
 def merged(first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor]) -> Tensor:

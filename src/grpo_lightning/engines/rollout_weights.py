@@ -10,6 +10,8 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
+from grpo_lightning.engines.lean_linear import Packed
+
 log = logging.getLogger(__name__)
 
 WeightsType = Literal["auto", "own", "bfloat16"]
@@ -39,8 +41,7 @@ def narrowed(model: nn.Module) -> nn.Module:
         keep = each.dtype != torch.float32 or any(part in name.split(".") for part in wide)
         new = each.detach() if keep else each.detach().to(torch.bfloat16)
         memo[id(each)] = nn.Parameter(new, requires_grad=False)
-    result: nn.Module = copy.deepcopy(model, memo)
-    return result
+    return copy.deepcopy(model, memo)
 
 
 def packs() -> bool:
@@ -75,12 +76,11 @@ class PackedLinear(nn.Module):
         self.in_features, self.out_features, self.bias = linear.in_features, linear.out_features, linear.bias
         self.weight = linear.weight.detach().to("meta")
         """What is asked for its type and shape."""
-        self._packed = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach(), None)
+        self._packed = Packed(linear)
 
     def forward(self, hidden: Tensor) -> Tensor:
         """``hidden @ weight.T + bias``."""
-        result: Tensor = torch.ops.mkldnn._linear_pointwise(hidden, self._packed, self.bias, "none", [], "")
-        return result
+        return self._packed(hidden)
 
 
 def pack_linears(model: nn.Module) -> None:

@@ -9,10 +9,10 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-_WIDEST = 1.34
-"""How much longer than the shortest the longest of a batch may be."""
+from grpo_lightning.functional.packing import similar_lengths
+
 _SLACK = 8
-"""Tokens that it may be longer whatever the ratio is: a call costs more."""
+"""Tokens by which stretches of one call may differ however short they are: a call costs more."""
 
 
 @dataclass(frozen=True)
@@ -95,16 +95,19 @@ class Pieces:
 
     queries: Stretches
     keys: Stretches
+    causal: bool
+    """Each token reads its stretch up to itself, and not all of another one."""
 
 
 @lru_cache(maxsize=4)
-def pieces_of(parts: tuple[PromptRows, ...]) -> tuple[list[Pieces], list[Pieces]]:
-    """Pieces in which every token reads its own stretch up to itself, and pieces in which rows read all of their prompt.
+def pieces_of(parts: tuple[PromptRows, ...]) -> list[Pieces]:
+    """Causal pieces of every token's own stretch, and after them pieces in which rows read all of their prompt.
 
     Every token is a query of the former once, and every token of a row one of the latter.
     """
     own: list[tuple[int, int]] = []
-    across: dict[int, list[tuple[PromptRows, int]]] = {}
+    prompt_before: dict[int, tuple[int, int]] = {}
+    rows_after: dict[int, list[tuple[int, int]]] = {}
     for part in parts:
         own.append((part.start, part.prompt))
         start = part.middle
@@ -112,24 +115,19 @@ def pieces_of(parts: tuple[PromptRows, ...]) -> tuple[list[Pieces], list[Pieces]
             own.append((start, length))
             start += length
         if part.rows:
+            prompt_before[part.middle] = (part.start, part.prompt)
             # Keys are not padded: prompts of one length together.
-            across.setdefault(part.prompt, []).append((part, part.end - part.middle))
-    causal = [Pieces(stretches, stretches) for stretches in map(Stretches, _batches(own))]
-    reading = []
-    for group in across.values():
-        by_start = {part.middle: part for part, _ in group}
-        for batch in _batches([(part.middle, length) for part, length in group]):
-            prompts = [(by_start[start].start, by_start[start].prompt) for start, _ in batch]
-            reading.append(Pieces(Stretches(batch), Stretches(prompts)))
-    return causal, reading
+            rows_after.setdefault(part.prompt, []).append((part.middle, part.end - part.middle))
+    pieces = [Pieces(stretches, stretches, causal=True) for stretches in map(Stretches, _batches(own))]
+    for rows in rows_after.values():
+        for batch in _batches(rows):
+            prompts = Stretches([prompt_before[start] for start, _ in batch])
+            pieces.append(Pieces(Stretches(batch), prompts, causal=False))
+    return pieces
 
 
 def _batches(bounds: Iterable[tuple[int, int]]) -> list[list[tuple[int, int]]]:
     """Stretches of about equal length together, each batch in order of the tokens."""
-    batches: list[list[tuple[int, int]]] = []
-    for bound in sorted(bounds, key=lambda each: each[1], reverse=True):
-        longest = batches[-1][0][1] if batches else 0
-        if not batches or longest > max(_WIDEST * bound[1], bound[1] + _SLACK):
-            batches.append([])
-        batches[-1].append(bound)
-    return [sorted(batch) for batch in batches]
+    falling = sorted(bounds, key=lambda each: each[1], reverse=True)
+    runs = similar_lengths([length for _, length in falling], slack=_SLACK)
+    return [sorted(falling[run]) for run in runs]

@@ -13,6 +13,25 @@ def worst_case_bins(items: int, largest: int, capacity: int) -> int:
     return max(1, -(-items // max(1, capacity // max(1, largest))))
 
 
+_WIDEST = 1.34
+"""How much longer than the shortest the longest of a run may be: a quarter of its room may lie idle."""
+
+
+def similar_lengths(lengths: Sequence[int], *, slack: int = 0) -> list[slice]:
+    """Runs of falling ``lengths`` in which the longest is at most a third, or ``slack``, longer than the shortest.
+
+    Example:
+        >>> from grpo_lightning.functional.packing import similar_lengths
+        >>> similar_lengths([40, 31, 29, 9, 4])
+        [slice(0, 2, None), slice(2, 3, None), slice(3, 4, None), slice(4, 5, None)]
+    """
+    starts: list[int] = []
+    for index, length in enumerate(lengths):
+        if not starts or lengths[starts[-1]] > max(_WIDEST * length, length + slack):
+            starts.append(index)
+    return [slice(start, end) for start, end in zip(starts, [*starts[1:], len(lengths)], strict=False)]
+
+
 def pack(sizes: Sequence[int], capacity: int) -> list[list[int]]:
     """Indices of ``sizes`` in bins of at most ``capacity`` tokens each; an item above it is alone in its bin.
 

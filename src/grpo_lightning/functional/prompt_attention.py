@@ -58,18 +58,17 @@ class _Merged(torch.autograd.Function):
         flat = [each[0].transpose(0, 1) for each in (query, key, value)]
         output_NHD = torch.empty_like(flat[0], memory_format=torch.contiguous_format)
         total_NH = output_NHD.new_empty(output_NHD.shape[:2], dtype=torch.promote_types(query.dtype, torch.float32))
-        causal, reading = pieces_of(parts)
-        for pieces in causal:
-            output, total = _read(flat, pieces, scale, causal=True)
+        for pieces in pieces_of(parts):
+            output, total = _read(flat, pieces, scale)
+            if not pieces.causal:
+                above, above_total = output, total
+                inside, inside_total = (pieces.queries.take(each) for each in (output_NHD, total_NH))
+                # With d = inside_total - above_total, the weights of the two are sigmoid(-d) and sigmoid(d).
+                weight = torch.sigmoid(inside_total - above_total)[..., None]
+                output = torch.lerp(above.to(weight), inside.to(weight), weight)
+                total = torch.logaddexp(above_total, inside_total)
             pieces.queries.put(output_NHD, output)
             pieces.queries.put(total_NH, total)
-        for pieces in reading:
-            above, above_total = _read(flat, pieces, scale, causal=False)
-            inside, inside_total = (pieces.queries.take(each) for each in (output_NHD, total_NH))
-            # With d = inside_total - above_total, the weights of the two are sigmoid(-d) and sigmoid(d).
-            weight = torch.sigmoid(inside_total - above_total)[..., None]
-            pieces.queries.put(output_NHD, torch.lerp(above.to(weight), inside.to(weight), weight))
-            pieces.queries.put(total_NH, torch.logaddexp(above_total, inside_total))
         ctx.save_for_backward(*flat, output_NHD, total_NH)
         ctx.parts, ctx.scale = parts, scale
         return output_NHD[None]
@@ -82,8 +81,7 @@ class _Merged(torch.autograd.Function):
         # The fused backward is several times slower in narrow types, and sums over rows want a wide one anyway.
         query, key, value, output, gradient = (each.to(total_NH) for each in (*saved, gradient[0]))
         found = [torch.zeros_like(each, memory_format=torch.contiguous_format) for each in (query, key, value)]
-        causal, reading = pieces_of(ctx.parts)
-        for pieces, is_causal in [*((each, True) for each in causal), *((each, False) for each in reading)]:
+        for pieces in pieces_of(ctx.parts):
             parts = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
                 pieces.queries.take(gradient, padding=0.0),
                 pieces.queries.take(query),
@@ -92,7 +90,7 @@ class _Merged(torch.autograd.Function):
                 pieces.queries.take(output),
                 pieces.queries.take(total_NH),
                 0.0,
-                is_causal,
+                pieces.causal,
                 scale=ctx.scale,
             )
             for whole, where, part in zip(found, (pieces.queries, pieces.keys, pieces.keys), parts, strict=True):
@@ -100,11 +98,11 @@ class _Merged(torch.autograd.Function):
         return *(each.to(dtype).transpose(0, 1)[None] for each in found), None, None
 
 
-def _read(flat: list[Tensor], pieces: Pieces, scale: float, *, causal: bool) -> tuple[Tensor, Tensor]:
+def _read(flat: list[Tensor], pieces: Pieces, scale: float) -> tuple[Tensor, Tensor]:
     """Output and log-sum-exp, [B, heads, W], of pieces of queries, keys and values [N, heads, depth]."""
     query, key, value = flat
     taken = (pieces.queries.take(query), pieces.keys.take(key), pieces.keys.take(value))
-    return _flash(*taken, scale, causal)
+    return _flash(*taken, scale, pieces.causal)
 
 
 def _repeated(

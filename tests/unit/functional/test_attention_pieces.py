@@ -47,16 +47,15 @@ def read_by(parts: tuple[PromptRows, ...]) -> tuple[dict[tuple[int, int], int], 
     count: dict[tuple[int, int], int] = {}
     calls = 0
     ids = torch.arange(parts[-1].end)[:, None]
-    for kind, pieces in zip((True, False), pieces_of(parts), strict=True):
-        for each in pieces:
-            calls += 1
-            queries, keys = (stretches.take(ids, padding=-1)[:, 0] for stretches in (each.queries, each.keys))
-            for row in range(queries.shape[0]):
-                for place, query in enumerate(queries[row].tolist()):
-                    if query >= 0:
-                        seen = keys[row, : place + 1].tolist() if kind else keys[row].tolist()
-                        for key in seen:
-                            count[query, key] = count.get((query, key), 0) + 1
+    for each in pieces_of(parts):
+        calls += 1
+        queries, keys = (stretches.take(ids, padding=-1)[:, 0] for stretches in (each.queries, each.keys))
+        for row in range(queries.shape[0]):
+            for place, query in enumerate(queries[row].tolist()):
+                if query >= 0:
+                    seen = keys[row, : place + 1].tolist() if each.causal else keys[row].tolist()
+                    for key in seen:
+                        count[query, key] = count.get((query, key), 0) + 1
     return count, calls
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grpo_lightning.functional.packing import pack, pack_sharing, worst_case_bins
+from grpo_lightning.functional.packing import pack, pack_sharing, similar_lengths, worst_case_bins
 
 SIZES = st.lists(st.integers(0, 40), max_size=40)
 
@@ -94,3 +94,12 @@ def test_sharing_keeps_the_capacity_and_the_bound(
         mine = [row for row in range(len(rows)) if prompts[row] == prompt]
         if cost(mine, prompts, prompt_sizes, sizes) <= capacity:
             assert sum(any(prompts[row] == prompt for row in each) for each in free) == 1
+
+
+def test_runs_of_similar_lengths() -> None:
+    assert similar_lengths([]) == []
+    # 100 <= 1.34 * 75 = 100.5, and 100 > 1.34 * 74 = 99.2; 74 > 1.34 * 55 = 73.7
+    assert similar_lengths([100, 75, 74, 55]) == [slice(0, 2), slice(2, 3), slice(3, 4)]
+    assert similar_lengths([12, 4, 3], slack=8) == [slice(0, 2), slice(2, 3)]
+    # 4 <= 1.34 * 3 = 4.02
+    assert similar_lengths([12, 4, 3]) == [slice(0, 1), slice(1, 3)]

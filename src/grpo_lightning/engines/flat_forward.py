@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from grpo_lightning.functional.linear import faster_linears
 from grpo_lightning.policies.attention import attending
 
 
@@ -69,7 +70,8 @@ class ModelForward:
         arguments: dict[str, Any] = {"input_ids": ids_N[None], "position_ids": position_N[None]}
         if last is not None and self._keeps_logits:
             arguments["logits_to_keep"] = last
-        logits: Tensor = self._model(**arguments, use_cache=False).logits[0]
+        with faster_linears():
+            logits: Tensor = self._model(**arguments, use_cache=False).logits[0]
         return logits if last is None or self._keeps_logits else logits[last]
 
     def rest(self) -> None:

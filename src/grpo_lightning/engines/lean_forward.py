@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from grpo_lightning.engines.flat_forward import FlatAttention
-from grpo_lightning.engines.lean_linear import Called, LeanLinear, Packed, Plain, SideBySide
+from grpo_lightning.engines.lean_linear import Called, LeanLinear, Packed, SideBySide, own_weight
 from grpo_lightning.engines.rollout_weights import pack_linears
 
 _NORMS = {"LlamaRMSNorm", "MistralRMSNorm", "Qwen2RMSNorm", "Qwen3RMSNorm"}
@@ -125,7 +125,7 @@ def _linear(module: Any, pack: Pack) -> LeanLinear:
         if pack == "move":
             pack_linears(module)
         return Called(module)
-    return Plain(module) if pack == "none" else _packed([module], pack)
+    return own_weight(module) if pack == "none" else _packed([module], pack)
 
 
 def _side_by_side(modules: list[Any], pack: Pack) -> LeanLinear | SideBySide:

@@ -7,6 +7,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from grpo_lightning.functional.linear import suits
+
 
 class LeanLinear(Protocol):
     """A linear layer, or several of one input side by side."""
@@ -51,20 +53,23 @@ class Plain:
         return self(hidden).add_(other) if self._bias is not None else torch.addmm(other, hidden, self._weight.t())
 
 
-class Packed:
-    """bfloat16 weights laid out as the CPU's matrix units want them; what follows is done before the result is rounded.
+def own_weight(linear: nn.Linear) -> Plain | Fused:
+    """A layer by its own weight, multiplied by the faster of the CPU's two libraries."""
+    weight, bias = linear.weight.detach(), None if linear.bias is None else linear.bias.detach()
+    few_rows = weight.new_empty(8, weight.shape[1])
+    return Fused(weight, bias) if suits(few_rows, weight) else Plain(linear)
+
+
+class Fused:
+    """A weight that oneDNN multiplies by; what follows is done before the result is rounded.
 
     Args:
-        linears: Layers of one input, whose results come side by side.
+        weight: [out, in].
+        bias: [out].
     """
 
-    def __init__(self, *linears: nn.Linear) -> None:
-        weight = (
-            torch.cat([each.weight.detach() for each in linears]) if len(linears) > 1 else linears[0].weight.detach()
-        )
-        biases = [each.bias for each in linears]
-        self._bias = None if biases[0] is None else torch.cat([each.detach() for each in biases])
-        self._weight = torch.ops.mkldnn._reorder_linear_weight(weight, None)
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        self._weight, self._bias = weight, bias
 
     def __call__(self, hidden: Tensor) -> Tensor:
         """See :class:`LeanLinear`."""
@@ -89,6 +94,24 @@ class Packed:
     def _with(self, hidden: Tensor, other: Tensor, how: str) -> Tensor:
         result: Tensor = torch.ops.mkldnn._linear_pointwise.binary(hidden, other, self._weight, self._bias, how)
         return result
+
+
+class Packed(Fused):
+    """bfloat16 weights laid out as the CPU's matrix units want them.
+
+    Args:
+        linears: Layers of one input, whose results come side by side.
+    """
+
+    def __init__(self, *linears: nn.Linear) -> None:
+        weight = (
+            torch.cat([each.weight.detach() for each in linears]) if len(linears) > 1 else linears[0].weight.detach()
+        )
+        biases = [each.bias for each in linears]
+        super().__init__(
+            torch.ops.mkldnn._reorder_linear_weight(weight, None),
+            None if biases[0] is None else torch.cat([each.detach() for each in biases]),
+        )
 
 
 class Called:

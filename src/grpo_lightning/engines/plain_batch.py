@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from grpo_lightning.engines.admission import Admitted
+from grpo_lightning.functional.linear import faster_linears
 from grpo_lightning.types import Ragged
 
 
@@ -35,7 +36,7 @@ class PlainBatch:
         if admitted:
             return self._prefill(admitted)
         self._mask_QL = torch.cat([self._mask_QL, self._mask_QL.new_ones(len(tokens), 1)], dim=1)
-        output = self._model(
+        output = self._run(
             input_ids=torch.tensor(tokens, device=self._device)[:, None],
             attention_mask=self._mask_QL,
             position_ids=self._position_Q[:, None],
@@ -60,13 +61,15 @@ class PlainBatch:
     def rest(self) -> None:
         """Nothing: the model attends by itself."""
 
+    def _run(self, **arguments: Any) -> Any:
+        with faster_linears():
+            return self._model(**arguments)
+
     def _prefill(self, admitted: Sequence[Admitted]) -> Tensor:
         index = torch.tensor([each.context for each in admitted])
         ids, mask = (each.to(self._device) for each in pad_left(self._contexts.select(index)))
         positions = (mask.cumsum(1) - 1).clamp(min=0)
-        output = self._model(
-            input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=True, logits_to_keep=1
-        )
+        output = self._run(input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=True, logits_to_keep=1)
         self._cache = getattr(output, _cache_name(self._model))
         counts = torch.tensor([len(each.rows) for each in admitted])
         context_Q = torch.repeat_interleave(counts).to(self._device)

@@ -10,6 +10,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from grpo_lightning.errors import ConfigError
+from grpo_lightning.functional.linear import faster_linears
 from grpo_lightning.policies.attention import installed
 
 
@@ -31,7 +32,7 @@ class CheckpointedForward:
         attention = installed()
 
         def run(*arguments: Any, **named: Any) -> Any:
-            with nullcontext() if attention is None else attention.active():
+            with faster_linears(), nullcontext() if attention is None else attention.active():
                 return self.forward(*arguments, **named)
 
         # Nothing in a layer is drawn, so no random state needs to be kept.

@@ -15,6 +15,7 @@ from typing_extensions import override
 
 from grpo_lightning import profiling
 from grpo_lightning.errors import ConfigError, require, require_range
+from grpo_lightning.functional.linear import faster_linears
 from grpo_lightning.functional.log_probs import HEAD_LOGITS, chunked_functionals
 from grpo_lightning.policies import loading
 from grpo_lightning.policies.activation_checkpointing import checkpoint_layers
@@ -219,9 +220,10 @@ class CausalLM(Policy):
             raise RuntimeError("the reference was asked for before freeze_reference")
 
     def _hidden(self, model: Any, inputs: ModelInputs) -> Tensor:
-        if self._head_is_apart:
-            return inputs.outputs(model.base_model, lambda output: output.last_hidden_state)
-        return inputs.outputs(model, lambda output: output.logits)
+        with faster_linears():
+            if self._head_is_apart:
+                return inputs.outputs(model.base_model, lambda output: output.last_hidden_state)
+            return inputs.outputs(model, lambda output: output.logits)
 
     def _head(self, model: Any) -> Callable[[Tensor], Tensor]:
         return model.get_output_embeddings() if self._head_is_apart else nn.Identity()

@@ -14,9 +14,10 @@ from grpo_lightning.engines import lean_probe
 from grpo_lightning.engines.decode_loop import DecodeLoop
 from grpo_lightning.engines.flat_forward import ModelForward
 from grpo_lightning.engines.lean_forward import LeanForward
-from grpo_lightning.engines.lean_linear import Called, Packed, Plain
+from grpo_lightning.engines.lean_linear import Called, Fused, Packed, Plain
 from grpo_lightning.engines.lean_probe import flat_forward
 from grpo_lightning.engines.rollout_weights import packs
+from grpo_lightning.functional import linear
 from grpo_lightning.policies.causal_lm import CausalLM
 from grpo_lightning.policies.lora import LoRA
 from grpo_lightning.samplers.temperature import Temperature
@@ -171,9 +172,17 @@ def test_linear_layers_and_what_follows_them(bias: bool) -> None:
     kinds: list[Any] = [(Plain, torch.float64, 1e-12), (Called, torch.float64, 1e-12), (Plain, torch.bfloat16, 0.02)]
     if packs():
         kinds.append((Packed, torch.bfloat16, 0.01))
+    if torch.backends.mkldnn.is_available():
+        kinds.append(
+            (
+                lambda layer: Fused(layer.weight.detach(), layer.bias if layer.bias is None else layer.bias.detach()),
+                torch.float32,
+                1e-6,
+            )
+        )
     for kind, dtype, close in kinds:
-        linear = nn.Linear(40, 24, bias=bias, dtype=dtype)
-        weight, offset = linear.weight.double(), linear.bias.double() if bias else torch.zeros(24).double()
+        layer = nn.Linear(40, 24, bias=bias, dtype=dtype)
+        weight, offset = layer.weight.double(), layer.bias.double() if bias else torch.zeros(24).double()
         for rows in (1, 5, 70):
             hidden, other = torch.randn(rows, 40).to(dtype), torch.randn(rows, 24).to(dtype)
             kept = hidden.clone(), other.clone()
@@ -183,7 +192,7 @@ def test_linear_layers_and_what_follows_them(bias: bool) -> None:
             ) + offset  # fmt: skip
             wide = other.double()
             with torch.no_grad():
-                lean = kind(linear)
+                lean = kind(layer)
                 found = [lean(hidden), lean.silu(hidden), lean.times(hidden, other), lean.plus(hidden, other)]
             wanted = [product, product / (1 + (-product).exp()), product * wide, product + wide]
             for one, exact in zip(found, wanted, strict=True):
@@ -191,6 +200,24 @@ def test_linear_layers_and_what_follows_them(bias: bool) -> None:
                 assert float((one.double() - exact).abs().max()) <= close * float(exact.abs().max())
             assert torch.equal(hidden, kept[0])
             assert torch.equal(other, kept[1])
+
+
+def test_decoding_by_onednn(family: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not torch.backends.mkldnn.is_available():
+        pytest.skip("this build of torch has no oneDNN")
+    monkeypatch.setattr(linear, "mkl_is_slow", lambda: True)
+    monkeypatch.setattr(linear, "LEAST_PRODUCT", 1)
+    policy = make(tmp_path, family, "float32")
+    forward = flat_forward(policy.causal_lm, narrow=False)
+    assert isinstance(forward, LeanForward)
+    assert type(forward._head) is Fused
+    completions = DecodeLoop().generate(policy, request := make_request(Temperature(), limit=6, stop_ids=[]))
+    for row, tokens in enumerate(completions.tokens.tolist()):
+        context = request.contexts[int(request.context_Q[row])].tolist()
+        with torch.no_grad():
+            alone = row_distributions(policy.causal_lm, context, tokens, 1.0)
+        wanted = alone[torch.arange(len(tokens)), torch.tensor(tokens)]
+        assert torch.allclose(completions.log_probs[row].double(), wanted, atol=CLOSE["float32"] * 10, rtol=0)
 
 
 def test_packed_side_by_side() -> None:

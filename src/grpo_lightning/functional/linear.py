@@ -25,7 +25,7 @@ LEAST_PRODUCT = 1 << 21
 
 def linear(hidden: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """``hidden @ weight.T + bias``, [..., out] of [..., in], with gradient: by oneDNN where :func:`suits`, else by torch."""
-    if not suits(hidden, weight, bias):
+    if not suits(hidden, weight):
         return nn.functional.linear(hidden, weight, bias)
     flat = hidden if hidden.dim() == 2 else hidden.flatten(0, -2)
     product: Tensor = _Product.apply(flat, weight)  # type: ignore[no-untyped-call]
@@ -34,7 +34,7 @@ def linear(hidden: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
     return product if hidden.dim() == 2 else product.view(*hidden.shape[:-1], weight.shape[0])
 
 
-def suits(hidden: Tensor, weight: Tensor, bias: Tensor | None = None) -> bool:
+def suits(hidden: Tensor, weight: Tensor) -> bool:
     """Whether a product is one that oneDNN multiplies faster: large, float32, of plain tensors on such a processor."""
     return (
         mkl_is_slow()

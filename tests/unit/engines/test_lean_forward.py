@@ -11,6 +11,7 @@ from torch import nn
 from transformers import AutoConfig
 
 from grpo_lightning.engines import lean_probe
+from grpo_lightning.engines.base import GenerationRequest
 from grpo_lightning.engines.decode_loop import DecodeLoop
 from grpo_lightning.engines.flat_forward import ModelForward
 from grpo_lightning.engines.lean_forward import LeanForward
@@ -37,6 +38,21 @@ def make(folder: Any, family: str, dtype: str, **changed: Any) -> CausalLM:
     return load_policy(save_model(folder, config), dtype=dtype)
 
 
+def check_rows_alone(policy: CausalLM, request: GenerationRequest, close: float) -> None:
+    """The engine's log-probabilities are those of each row run by itself."""
+    completions = DecodeLoop().generate(policy, request)
+    for row, tokens in enumerate(completions.tokens.tolist()):
+        context = request.contexts[int(request.context_Q[row])].tolist()
+        with torch.no_grad():
+            alone = row_distributions(policy.causal_lm, context, tokens, request.sampler.temperature)
+        wanted = alone[torch.arange(len(tokens)), torch.tensor(tokens)]
+        assert torch.allclose(completions.log_probs[row].double(), wanted, atol=close, rtol=0)
+
+
+def by_onednn(layer: nn.Linear) -> Fused:
+    return Fused(layer.weight.detach(), None if layer.bias is None else layer.bias.detach())
+
+
 @pytest.fixture(params=sorted(LEAN))
 def family(request: pytest.FixtureRequest) -> str:
     return str(request.param)
@@ -60,14 +76,7 @@ def test_who_is_decoded_by_it(family: str, tmp_path: Any) -> None:
 def test_log_probs_are_those_of_rows_alone(dtype: str, changed: dict[str, Any], tmp_path: Any) -> None:
     policy = make(tmp_path, "llama", dtype, **changed)
     assert isinstance(flat_forward(policy.causal_lm, narrow=False), LeanForward)
-    request = make_request(Temperature(temperature=0.8), limit=10, stop_ids=[])
-    completions = DecodeLoop().generate(policy, request)
-    for row, tokens in enumerate(completions.tokens.tolist()):
-        context = request.contexts[int(request.context_Q[row])].tolist()
-        with torch.no_grad():
-            alone = row_distributions(policy.causal_lm, context, tokens, 0.8)
-        wanted = alone[torch.arange(len(tokens)), torch.tensor(tokens)]
-        assert torch.allclose(completions.log_probs[row].double(), wanted, atol=CLOSE[dtype] * 10, rtol=0)
+    check_rows_alone(policy, make_request(Temperature(temperature=0.8), limit=10, stop_ids=[]), CLOSE[dtype] * 10)
 
 
 @pytest.mark.parametrize("narrow", [False, True])
@@ -173,13 +182,7 @@ def test_linear_layers_and_what_follows_them(bias: bool) -> None:
     if packs():
         kinds.append((Packed, torch.bfloat16, 0.01))
     if torch.backends.mkldnn.is_available():
-        kinds.append(
-            (
-                lambda layer: Fused(layer.weight.detach(), layer.bias if layer.bias is None else layer.bias.detach()),
-                torch.float32,
-                1e-6,
-            )
-        )
+        kinds.append((by_onednn, torch.float32, 1e-6))
     for kind, dtype, close in kinds:
         layer = nn.Linear(40, 24, bias=bias, dtype=dtype)
         weight, offset = layer.weight.double(), layer.bias.double() if bias else torch.zeros(24).double()
@@ -211,13 +214,7 @@ def test_decoding_by_onednn(family: str, tmp_path: Any, monkeypatch: pytest.Monk
     forward = flat_forward(policy.causal_lm, narrow=False)
     assert isinstance(forward, LeanForward)
     assert type(forward._head) is Fused
-    completions = DecodeLoop().generate(policy, request := make_request(Temperature(), limit=6, stop_ids=[]))
-    for row, tokens in enumerate(completions.tokens.tolist()):
-        context = request.contexts[int(request.context_Q[row])].tolist()
-        with torch.no_grad():
-            alone = row_distributions(policy.causal_lm, context, tokens, 1.0)
-        wanted = alone[torch.arange(len(tokens)), torch.tensor(tokens)]
-        assert torch.allclose(completions.log_probs[row].double(), wanted, atol=CLOSE["float32"] * 10, rtol=0)
+    check_rows_alone(policy, make_request(Temperature(), limit=6, stop_ids=[]), CLOSE["float32"] * 10)
 
 
 def test_packed_side_by_side() -> None:

@@ -40,11 +40,15 @@ def again(runs: Sequence[Run], index: int, read: Callable[[dict[str, Any]], str]
 
 
 def text(name: str, runs: Sequence[Run]) -> str:
-    """The table of a benchmark, with the machine below it."""
-    from measuring.benchmark_tables import TABLES
-
+    """The tables of a benchmark, one a machine with the machine below it; the machine that ran last comes first."""
     if not runs:
         return "Not measured yet."
+    return "\n\n".join(_of_machine(name, group) for group in reversed(results.by_machine(runs)))
+
+
+def _of_machine(name: str, runs: Sequence[Run]) -> str:
+    from measuring.benchmark_tables import TABLES
+
     last = runs[-1]
     about = machine.sentence(last["machine"])
     foot = f"{about}. Median (least to greatest) of {last['settings']['repeats']}, {last['when'][:10]}."

@@ -6,6 +6,7 @@ import importlib
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -83,6 +84,31 @@ def test_a_table_refuses_rows_of_another_width_and_fills_its_markers(tmp_path: P
     assert tables.spread({"median": 0.25, "low": 0.25, "high": 0.25}, 0, 100) == "25"
     page = "x\n<!-- results: step -->\nold\n<!-- end -->\ny"
     assert tables.filled(page, tmp_path) == "x\n<!-- results: step -->\n\nNot measured yet.\n\n<!-- end -->\ny"
+
+
+def test_each_machine_keeps_its_last_two_runs_and_other_settings_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results, machine = part("results"), part("machine")
+    hours, real = iter(range(24)), results.datetime
+    clock = SimpleNamespace(now=lambda zone: real.datetime(2026, 1, 1, next(hours), tzinfo=zone))
+    monkeypatch.setattr(results, "datetime", SimpleNamespace(UTC=real.UTC, datetime=clock))
+
+    def run(processor: str, seconds: int, **settings: int) -> None:
+        about = {"processor": processor, "cores": 2, "threads": 2, "torch": "2", "load_before": seconds}
+        monkeypatch.setattr(machine, "describe", lambda: about)
+        results.save(tmp_path, "step", settings, [{"seconds": seconds}])
+
+    def kept() -> list[tuple[str, int]]:
+        return [(each["machine"]["processor"], each["cases"][0]["seconds"]) for each in results.runs(tmp_path, "step")]
+
+    for processor, seconds in (("A", 1), ("B", 2), ("A", 3), ("A", 4)):
+        run(processor, seconds)
+    assert kept() == [("B", 2), ("A", 3), ("A", 4)]
+    run("B", 5)
+    assert kept() == [("A", 3), ("A", 4), ("B", 2), ("B", 5)]
+    run("A", 6, repeats=9)
+    assert kept() == [("A", 6)]
 
 
 def test_every_table_has_its_place_on_the_page() -> None:

@@ -1,8 +1,9 @@
 """How far each phase of a step is from what the machine multiplies at the same shapes.
 
 The roof of a phase is the time that bare products with all of the model's own weights take, one after the other, at the
-phase's number of rows and in its type: for a backward pass, the two products of each layer. What a phase takes beyond that
-is attention, elementwise work, copies and Python. The phases are those of ``fit --profile``.
+phase's number of rows, in its type, and by the faster of the libraries that torch has on this processor: for a backward pass,
+the two products of each layer. What a phase takes beyond that is attention, elementwise work, copies and Python. The phases are
+those of ``fit --profile``.
 
     python benchmarks/roof.py                          about 4 minutes on two cores
     python benchmarks/roof.py --quick                  half a minute
@@ -100,13 +101,14 @@ def _is_linear(module: Any) -> bool:
 def sweep(weights: list[Any], rows: int, repeats: int, times: int) -> dict[str, float]:
     """``times`` times the products of [rows, inputs] with every weight; each weight comes from memory."""
     import torch
-    from torch.nn import functional
+
+    from grpo_lightning.functional.linear import linear
 
     inputs = {weight.shape[1]: torch.randn(rows, weight.shape[1]).to(weight.dtype) for weight in weights}
 
     def products() -> None:
         for weight in weights:
-            functional.linear(inputs[weight.shape[1]], weight)
+            linear(inputs[weight.shape[1]], weight)
 
     return _spread(products, repeats, times)
 
@@ -115,13 +117,15 @@ def backward_sweep(weights: list[Any], rows: int, repeats: int, times: int) -> d
     """The same of the products that make the gradients of inputs and weights."""
     import torch
 
+    from grpo_lightning.functional.linear import linear
+
     made = {size: torch.randn(rows, size).to(weights[0].dtype) for weight in weights for size in weight.shape}
 
     def products() -> None:
         for weight in weights:
             slope = made[weight.shape[0]]
-            torch.mm(slope, weight)
-            torch.mm(slope.t(), made[weight.shape[1]])
+            linear(slope, weight.t())
+            linear(slope.t(), made[weight.shape[1]].t())
 
     return _spread(products, repeats, times)
 

@@ -1,6 +1,6 @@
 """Every benchmark, one after the other, and the tables of docs/performance.md from what they find.
 
-    python benchmarks/all.py                           about an hour on two quiet cores
+    python benchmarks/all.py                           an hour to an hour and a half on two quiet cores
     python benchmarks/all.py --quick                   a few minutes, tables are left alone
     python benchmarks/all.py --only step --only roof   some of them
 

@@ -15,8 +15,10 @@ from grpo_lightning.rewards.firewall import Firewall
 from grpo_lightning.rollout import world
 from grpo_lightning.rollout.evaluate import EvaluatedRow, evaluate
 from grpo_lightning.rollout.play import Group, PlaySettings
+from grpo_lightning.rollout.refresh import refresh_engine
 from grpo_lightning.rollout.samples import evaluation_samples
 from grpo_lightning.settings import EvaluationSet
+from grpo_lightning.strategies.sharding import whole
 
 if TYPE_CHECKING:
     from grpo_lightning.module import GRPOModule
@@ -45,6 +47,12 @@ class Evaluations:
         Ranks have batches of their own, and not all as many. What goes wrong on one of several is kept until they meet again,
         in :meth:`raise_together`; until then that rank evaluates nothing.
         """
+        with whole(self.module.policy):
+            refresh_engine(self.module)
+            with self.module.policy.passes():
+                return self._contained(batch, kind)
+
+    def _contained(self, batch: EvaluationBatch, kind: str) -> list[EvaluatedRow]:
         if self._error is not None or not batch.indices:
             return []
         try:

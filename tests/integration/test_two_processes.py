@@ -41,12 +41,15 @@ def _weights(folder: Path, *words: str) -> dict[str, torch.Tensor]:
 
 @pytest.mark.slow
 @pytest.mark.multiprocess
-@pytest.mark.parametrize("aggregation", ["token_mean", "sequence_mean_token_mean"])
-def test_two_processes_train_what_one_trains(aggregation: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("aggregation", "strategy"),
+    [("token_mean", "ddp"), ("sequence_mean_token_mean", "ddp"), ("sequence_mean_token_mean", "fsdp2")],
+)
+def test_two_processes_train_what_one_trains(aggregation: str, strategy: str, tmp_path: Path) -> None:
     # Five groups on two ranks in two updates: uneven, and some rank may have nothing to do in an update.
     one = _weights(tmp_path / "one", "--model.aggregation", aggregation)
     two = _weights(
-        tmp_path / "two", "--model.aggregation", aggregation, "--trainer.devices=2", "--trainer.strategy=ddp"
+        tmp_path / "two", "--model.aggregation", aggregation, "--trainer.devices=2", "--trainer.strategy", strategy
     )
     start = _weights(tmp_path / "start", "--trainer.max_steps=2")
     moved = torch.cat([(one[name] - start[name]).flatten() for name in one])

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Literal
 
 from torch import Tensor, nn
+from torch.distributed.fsdp import fully_shard
 
 from grpo_lightning.component import Component
 from grpo_lightning.types import Prompt, Rollouts
@@ -113,6 +115,23 @@ class Policy(nn.Module, Component, ABC):
     @abstractmethod
     def load_reference(self, state: Mapping[str, Tensor]) -> None:
         """Take over a reference that was written."""
+
+    passes: Callable[[], AbstractContextManager[None]] = nullcontext
+    """Makes the block around passes without gradient that differ in number from process to process; see
+    :class:`grpo_lightning.strategies.lockstep.Lockstep`."""
+
+    @property
+    def frozen(self) -> Sequence[nn.Module]:
+        """Models beside the policy that are not trained and belong to no other module: the reference, if it is one."""
+        return ()
+
+    def shard(self, mesh: Any) -> None:
+        """Spread the weights over the processes of a mesh, by ``fully_shard`` of torch; this module is the outermost part.
+
+        Args:
+            mesh: One-dimensional ``DeviceMesh``.
+        """
+        fully_shard(self, mesh=mesh)
 
     @abstractmethod
     def export(self, folder: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,10 +16,12 @@ from grpo_lightning import profiling
 from grpo_lightning.errors import ConfigError, require, require_range
 from grpo_lightning.functional.linear import faster_linears
 from grpo_lightning.functional.log_probs import HEAD_LOGITS, chunked_functionals
+from grpo_lightning.functional.sharded_tensors import dealt
 from grpo_lightning.policies import loading
 from grpo_lightning.policies.activation_checkpointing import checkpoint_layers
 from grpo_lightning.policies.addresses import resolve_address
 from grpo_lightning.policies.base import Policy, Weights
+from grpo_lightning.policies.decoder_layers import frozen_copy, gather_outermost, shard_layers
 from grpo_lightning.policies.dropout import disable_in_config, disable_in_modules
 from grpo_lightning.policies.layout import LAYOUTS, ModelInputs
 from grpo_lightning.policies.lora import LoRA, merge_and_reset
@@ -85,6 +86,7 @@ class CausalLM(Policy):
         self._head_is_apart = True
         # In a list, so that the frozen copy is no submodule: not trained, not in checkpoints, not wrapped by strategies.
         self._reference: list[nn.Module] = []
+        self._mesh: Any = None
 
     @override
     def prepare(self) -> None:
@@ -252,25 +254,38 @@ class CausalLM(Policy):
             log.warning("%s cannot share a prompt between rows (%s): every row runs its own", self.address.text, fault)
 
     @override
+    def shard(self, mesh: Any) -> None:
+        self._mesh = mesh
+        shard_layers(self.model, self, mesh)
+
+    @override
     def freeze_reference(self) -> None:
         if self.lora:
             merge_and_reset(self.model)
             return
-        # Buffers that are views of parameters would keep a graph; a copy made without gradient has none.
-        with torch.no_grad():
-            reference = copy.deepcopy(self.model)
-        reference.requires_grad_(False)
-        self._reference = [reference]
+        self._reference = [frozen_copy(self.model, self._mesh)]
+
+    @property
+    @override
+    def frozen(self) -> Sequence[nn.Module]:
+        return self._reference
 
     @override
     def reference_state(self) -> Mapping[str, Tensor] | None:
-        return self._reference[0].state_dict() if self._reference else None
+        if not self._reference:
+            return None
+        state = self._reference[0].state_dict()
+        gather_outermost(self._reference[0])
+        return state  # type: ignore[no-any-return]
 
     @override
     def load_reference(self, state: Mapping[str, Tensor]) -> None:
         if not self._reference:
             self.freeze_reference()
-        self._reference[0].load_state_dict(state)
+        reference = self._reference[0]
+        own = reference.state_dict()
+        reference.load_state_dict({name: dealt(each, own.get(name)) for name, each in state.items()})
+        gather_outermost(reference)
 
     @override
     def export(self, folder: Path) -> None:

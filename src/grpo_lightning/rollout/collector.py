@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -141,30 +140,35 @@ class Collector:
         """Sample and score some groups of this rank."""
         error: Exception | None = None
         parts: dict[int, _Part] = {}
-        if ordinals:
-            groups = [self._group(ordinal, prompts[ordinal]) for ordinal in ordinals]
-            address: dict[str, Any] = {"rollout": rollout, "attempt": attempt, "version": version}
+        with self.settings.policy.passes():
             try:
-                with profiling.timed(seconds, "generate", profiling.GENERATE):
-                    rollouts, episodes = play(self.settings, groups, **address, finished=self._finished(version))
-                    greedy = None if self.greedy is None else play(self.greedy, groups, **address)
-                with profiling.timed(seconds, "reward", profiling.REWARD):
-                    stage = self.settings.stream
-                    judged = self.judging.table(rollouts, episodes, version, stage, counts)
-                    table = judged.table
-                    if greedy is not None:
-                        compared = self.judging.table(*greedy, version, stage, counts)
-                        table = judged.with_greedy(compared, self.settings.members)
-                with profiling.timed(seconds, "score"):
-                    table, credit, kl_R = self.judging.account(self.settings.policy, rollouts, table, judged.earned)
+                if ordinals:
+                    groups = [self._group(ordinal, prompts[ordinal]) for ordinal in ordinals]
+                    address = {"rollout": rollout, "attempt": attempt, "version": version}
+                    whole = self._part(groups, address, seconds, counts)
+                    parts = _split(whole, self.settings.members, ordinals)
             except Exception as raised:
                 self.judging.firewall.close()  # what was submitted of this rollout has nobody to wait for it
                 error = raised
-            else:
-                whole = _Part(rollouts, episodes, table, credit, kl_R)
-                parts = _split(whole, self.settings.members, ordinals)
         world.raise_together(error)
         return parts
+
+    def _part(
+        self, groups: Sequence[Group], address: dict[str, int], seconds: dict[str, float], counts: RewardCounts
+    ) -> _Part:
+        version, stage = address["version"], self.settings.stream
+        with profiling.timed(seconds, "generate", profiling.GENERATE):
+            rollouts, episodes = play(self.settings, groups, **address, finished=self._finished(version))
+            greedy = None if self.greedy is None else play(self.greedy, groups, **address)
+        with profiling.timed(seconds, "reward", profiling.REWARD):
+            judged = self.judging.table(rollouts, episodes, version, stage, counts)
+            table = judged.table
+            if greedy is not None:
+                compared = self.judging.table(*greedy, version, stage, counts)
+                table = judged.with_greedy(compared, self.settings.members)
+        with profiling.timed(seconds, "score"):
+            table, credit, kl_R = self.judging.account(self.settings.policy, rollouts, table, judged.earned)
+        return _Part(rollouts, episodes, table, credit, kl_R)
 
     def _finished(self, version: int) -> Callable[[Sequence[Episode]], None] | None:
         """Who hears of groups that are over; nobody, where no reward can begin before all are."""
@@ -230,9 +234,7 @@ def _split(part: _Part, members: int, ordinals: Sequence[int]) -> dict[int, _Par
     parts = {}
     for position, ordinal in enumerate(ordinals):
         rows = torch.arange(position * members, (position + 1) * members)
-        own = part.rollouts.select(rows)
-        prompt = own.prompts.select(own.prompt_R[:1])
-        own = replace(own, prompts=prompt, prompt_R=torch.zeros_like(own.prompt_R))
+        own = part.rollouts.select(rows).without_unused_prompts()
         parts[ordinal] = _Part(
             own,
             [part.episodes[row] for row in rows.tolist()],

@@ -276,7 +276,7 @@ class CausalLM(Policy):
             return None
         state = self._reference[0].state_dict()
         gather_outermost(self._reference[0])
-        return state  # type: ignore[no-any-return]
+        return state
 
     @override
     def load_reference(self, state: Mapping[str, Tensor]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -154,7 +155,7 @@ class Collector:
         return parts
 
     def _part(
-        self, groups: Sequence[Group], address: dict[str, int], seconds: dict[str, float], counts: RewardCounts
+        self, groups: Sequence[Group], address: dict[str, Any], seconds: dict[str, float], counts: RewardCounts
     ) -> _Part:
         version, stage = address["version"], self.settings.stream
         with profiling.timed(seconds, "generate", profiling.GENERATE):

@@ -63,7 +63,7 @@ class Lockstep:
 
     def _first_layer(self, model: nn.Module) -> nn.Module:
         parts = [each for each in model.modules() if isinstance(each, FSDPModule)]
-        return parts[1] if len(parts) > 1 else parts[0]  # type: ignore[return-value]
+        return parts[1] if len(parts) > 1 else parts[0]
 
     def _before(self, code: int) -> Any:
         def agree(*_: object) -> None:

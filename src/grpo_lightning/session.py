@@ -38,6 +38,14 @@ if TYPE_CHECKING:
     from grpo_lightning.module import GRPOModule
 
 
+def longest_row(module: GRPOModule, data: GRPODataModule) -> int:
+    """Tokens that a row can have at most, its prompt included; the data are loaded and encoded."""
+    longest = max(prompts.longest for prompts in data.train_sets.values())
+    turns = module.environment.max_turns
+    row = longest + turns * module.generation.max_new_tokens + (turns - 1) * module.environment.max_observation_tokens
+    return min(row, module.policy.context_length)
+
+
 class Session:
     """The working state of one run on one rank.
 
@@ -104,11 +112,8 @@ class Session:
 
     def schedule(self, max_updates: int) -> Schedule:
         """The order of work items; micro-batches of an update are bounded by the longest row there can be."""
-        module, environment = self.module, self.module.environment
-        longest = max(prompts.longest for prompts in self.data.train_sets.values())
-        turns = environment.max_turns
-        row = longest + turns * module.generation.max_new_tokens + (turns - 1) * environment.max_observation_tokens
-        row = min(row, module.policy.context_length)
+        module = self.module
+        row = longest_row(module, self.data)
         ranks, budget = world.world_size(), module.micro_batch_tokens
         whole = self.objective.loss.scope == "group"
         size, unit = (1, row * module.group_size) if whole else (module.group_size, row)

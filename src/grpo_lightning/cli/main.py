@@ -20,9 +20,10 @@ TRAINER_COMMANDS = {
     "predict": "write completions of the newest run as JSONL",
 }
 
-EXPLAIN, VERIFY_RESUME = "explain", "verify-resume"
+EXPLAIN, PLAN, VERIFY_RESUME = "explain", "plan", "verify-resume"
 SETTINGS_COMMANDS = {
     EXPLAIN: "the equation that a configuration optimises, its papers and its contradictions",
+    PLAN: "memory of each process and tokens of a step, before anything is launched",
     VERIFY_RESUME: "kill a run at several moments, go on with it, and compare it with one that was left alone",
 }
 """They take the words of ``fit``."""
@@ -106,6 +107,10 @@ def _dispatch(words: list[str]) -> int:
         from grpo_lightning.cli.explain import run as run_explain
 
         return run_explain(rest)
+    if command == PLAN:
+        from grpo_lightning.cli.plan import run as run_plan
+
+        return run_plan(rest)
     if command == VERIFY_RESUME:
         from grpo_lightning.cli.verify_resume import run as run_verify_resume
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.distributed.fsdp import fully_shard
 
 from grpo_lightning.component import Component
+from grpo_lightning.errors import ConfigError
 from grpo_lightning.types import Prompt, Rollouts
 
 Weights = Literal["current", "reference"]
@@ -41,6 +42,15 @@ class Policy(nn.Module, Component, ABC):
     @abstractmethod
     def load(self) -> None:
         """Build the weights. Every dropout probability is 0 from here on. Calling it again does nothing."""
+
+    def outline(self) -> None:
+        """Build what :meth:`load` builds, but for the numbers in it, without reading any: called where tensors have none.
+
+        Raises:
+            ConfigError: If the policy does not know how.
+        """
+        raise ConfigError("model.policy", self.name, "cannot be built without its weights",
+                          "measure a short run with --profile")  # fmt: skip
 
     @property
     @abstractmethod

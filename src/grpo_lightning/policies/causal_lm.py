@@ -104,15 +104,24 @@ class CausalLM(Policy):
         if self.model is not None:
             return
         self.prepare()
-        model = loading.load_model(self.address, self.config, self.dtype, self.attention, self.hub_arguments)
+        self._take(loading.load_model(self.address, self.config, self.dtype, self.attention, self.hub_arguments))
+        self._probe()
+        if self.activation_checkpointing:
+            checkpoint_layers(self.model)
+
+    @override
+    def outline(self) -> None:
+        self.prepare()
+        self._take(loading.outline(self.config, self.dtype, self.attention))
+        if self.activation_checkpointing:
+            checkpoint_layers(self.model)
+
+    def _take(self, model: Any) -> None:
         disable_in_modules(model)
         self.model = self.lora.apply(model) if self.lora else model
         self.model.train()
         if self.layout == "auto":
             self.layout = "packed" if "flash" in self.attention else "shared"
-        self._probe()
-        if self.activation_checkpointing:
-            checkpoint_layers(self.model)
 
     @property
     def causal_lm(self) -> Any:

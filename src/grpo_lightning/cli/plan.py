@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from grpo_lightning.cli.arguments import Arguments, parse_arguments
 from grpo_lightning.cli.configured_module import configured_data, configured_module
 from grpo_lightning.errors import ConfigError
+from grpo_lightning.module import GRPOModule
 from grpo_lightning.planning import changes, make_plan
 from grpo_lightning.planning.choice import choice_of
 from grpo_lightning.planning.page import advice, page
-from grpo_lightning.planning.plan import GIB
+from grpo_lightning.planning.plan import GIB, Plan
 from grpo_lightning.planning.rows import Lengths
 from grpo_lightning.session import longest_row
 
@@ -51,6 +52,26 @@ def run(words: Sequence[str]) -> int:
     own = {name: _own(arguments, name) for name in OWN}
     processes = None if own["gpus"] is None else int(_positive("gpus", own["gpus"], whole=True))
     memory = _positive("gpu-memory", own["gpu-memory"] or "80") * GIB
+    plan, module = planned(arguments, processes)
+    named = ", ".join(map(str, arguments.configs)) or "the embedded run"
+    sys.stdout.write(page(plan, f"What {named} needs", memory))
+    if plan.fits(memory):
+        return 0
+    sys.stdout.flush()
+    sys.stdout.write(advice(changes(module, plan, lambda other: other.fits(memory)), memory))
+    return 1
+
+
+def planned(arguments: Arguments, processes: int | None) -> tuple[Plan, GRPOModule]:
+    """The plan of a command line, and its module.
+
+    Args:
+        arguments: The words of ``fit``.
+        processes: How many there will be; by default as many as the trainer's settings say.
+
+    Raises:
+        ConfigError: If the configuration is wrong, as ``fit`` would say it.
+    """
     module, configuration = configured_module(arguments)
     data = configured_data(module, configuration)
     choice = choice_of(module, configuration.config["trainer"], processes)
@@ -62,14 +83,7 @@ def run(words: Sequence[str]) -> int:
         groups=module.prompts_per_rollout,
         updates=module.updates_per_rollout,
     )
-    plan = make_plan(module, choice, lengths)
-    named = ", ".join(map(str, arguments.configs)) or "the embedded run"
-    sys.stdout.write(page(plan, f"What {named} needs", memory))
-    if plan.fits(memory):
-        return 0
-    sys.stdout.flush()
-    sys.stdout.write(advice(changes(module, plan, lambda other: other.fits(memory)), memory))
-    return 1
+    return make_plan(module, choice, lengths), module
 
 
 def _own(arguments: Arguments, name: str) -> str | None:

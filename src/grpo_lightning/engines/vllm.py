@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 from typing_extensions import override
 
@@ -87,6 +87,7 @@ class VLLM(Engine):
         self.adapters = adapters
         self.folder = Path(folder) if folder else None
         self._pool: ServerPool | None = None
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._run = ""
         self._given: tuple[int, int] | None = None
         self._weights: Weights | None = None
@@ -137,6 +138,9 @@ class VLLM(Engine):
         if self._pool is not None:
             self._pool.close()
         self._pool = self._given = self._weights = None
+        if self._temporary is not None:
+            self._temporary.cleanup()
+            self._temporary = None
 
     def _start(self, policy: Policy) -> ServerPool:
         if self.servers:
@@ -156,15 +160,18 @@ class VLLM(Engine):
     def _for_adapters(self, policy: Policy) -> dict[str, Any]:
         if self.adapters == "merged" or not _has_adapter(policy):
             return {}
-        rank = policy.lora.rank  # type: ignore[attr-defined]
+        rank = cast(Any, policy).lora.rank
         return {"enable_lora": True, "max_lora_rank": next((each for each in RANKS if each >= rank), rank)}
 
     def _place(self) -> Path:
-        if self.folder is None:
+        if self.folder is not None:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            return self.folder
+        if self._temporary is None:
             memory = Path("/dev/shm")
-            self.folder = Path(tempfile.mkdtemp(prefix="grpo-lightning-", dir=memory if memory.is_dir() else None))
-        self.folder.mkdir(parents=True, exist_ok=True)
-        return self.folder
+            place = memory if memory.is_dir() else None
+            self._temporary = tempfile.TemporaryDirectory(prefix="grpo-lightning-", dir=place, ignore_cleanup_errors=True)
+        return Path(self._temporary.name)
 
 
 def _has_adapter(policy: Policy) -> bool:

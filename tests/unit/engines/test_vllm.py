@@ -313,7 +313,7 @@ def test_a_server_that_ends_before_it_answers_is_not_started_for_ever(tmp_path: 
 
 @pytest.mark.timeout(60)
 def test_a_server_that_was_killed_is_started_again_without_what_it_left(tmp_path: Path) -> None:
-    left = "import subprocess, sys, time; child = subprocess.Popen(['sleep', '99']); print(child.pid, flush=True); time.sleep(99)"
+    left = "import subprocess as s, time; print(s.Popen(['sleep', '99']).pid, flush=True); time.sleep(99)"
     made = process(tmp_path, left)
     made.revive()
     assert made._process is not None

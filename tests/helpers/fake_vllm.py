@@ -35,7 +35,10 @@ class FakeVLLM:
         """Names of adapters that it was told to load."""
         self.calls: list[str] = []
         self.asked: list[dict[str, Any]] = []
-        """Bodies of questions that were answered."""
+        """Bodies of questions that were answered, with the ``weights`` that did."""
+        self.gate = threading.Event()
+        """Questions wait until it is set."""
+        self.gate.set()
         self.faults: deque[str] = deque()
         """What the next questions meet: ``drop``, ``half``, ``short``, ``abort``, ``stale``, ``500`` or ``slow``."""
         self.paused = self.dead = False
@@ -77,7 +80,8 @@ class FakeVLLM:
         elif path == "/inference/v1/generate":
             if body.get("model") not in (None, *self.adapters):
                 return {"error": "The model does not exist."}
-            self.asked.append(body)
+            self.gate.wait(20)
+            self.asked.append(body | {"weights": self.version})
             return {
                 "model": body.get("model"),
                 "choices": [self.choice(body, member) for member in range(body["sampling_params"]["n"])],

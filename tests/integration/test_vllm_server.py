@@ -260,7 +260,7 @@ def kill_soon(server: ServerProcess, after: float) -> threading.Thread:
 
 def test_a_server_that_is_killed_in_mid_rollout_comes_back(engine: VLLM, policy: CausalLM) -> None:
     engine.refresh(policy, 3)
-    asked, server = request(policy, limit=300, members=8), process(engine)
+    asked, server = request(policy, limit=120, members=8), process(engine)
     starts, began, ended = server.starts, time.monotonic(), list[int]()
     killer = kill_soon(server, 2.0)
     found = engine.generate(policy, replace(asked, ended=lambda end: ended.append(end.row)))
@@ -280,7 +280,6 @@ def test_of_two_servers_one_is_killed(engine: VLLM, policy: CausalLM, tmp_path: 
     second.revive()
     other = attached(engine, second.url, folder=tmp_path)
     try:
-        assert other._start(policy).urls == [process(engine).url, second.url]
         texts = [f"{index}. {text}" for index in range(4) for text in TEXTS]
         end = time.monotonic() + 200
         while True:  # until both run
@@ -295,7 +294,7 @@ def test_of_two_servers_one_is_killed(engine: VLLM, policy: CausalLM, tmp_path: 
         used = [urllib.request.urlopen(f"{url}/metrics").read().decode() for url in other._pool.urls]
         assert all(re.search(r"generation_tokens_total{.*} [1-9]", text) for text in used)
         killer = kill_soon(second, 2.0)
-        asked = request(policy, limit=200, texts=texts)
+        asked = request(policy, limit=150, members=2, texts=texts)
         found = other.generate(policy, asked)
         killer.join()
         assert other._pool.retries >= 1

@@ -170,7 +170,9 @@ class VLLM(Engine):
         if self._temporary is None:
             memory = Path("/dev/shm")
             place = memory if memory.is_dir() else None
-            self._temporary = tempfile.TemporaryDirectory(prefix="grpo-lightning-", dir=place, ignore_cleanup_errors=True)
+            self._temporary = tempfile.TemporaryDirectory(
+                prefix="grpo-lightning-", dir=place, ignore_cleanup_errors=True
+            )
         return Path(self._temporary.name)
 
 

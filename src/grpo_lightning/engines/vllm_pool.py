@@ -103,6 +103,7 @@ class ServerPool:
             left = len(questions)
             while left:
                 preemption.check()
+                self._check_open()
                 try:
                     index, found = done.get(timeout=PATIENCE)
                 except Empty:

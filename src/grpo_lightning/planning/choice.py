@@ -38,6 +38,8 @@ class Choice:
     batch_rows: int | None
     """Rows decoded at once; ``None`` for an engine that does not say."""
     unshard_for_rollout: bool = True
+    on_cpu: bool = False
+    """Trained on the CPU, whose attention and head go another way than those of a GPU."""
 
     @property
     def spreads(self) -> tuple[str, ...]:
@@ -78,6 +80,7 @@ def choice_of(module: GRPOModule, trainer: Mapping[str, Any], processes: int | N
         lora=getattr(module.policy, "lora", None),
         batch_rows=getattr(module.engine, "batch_rows", None),
         unshard_for_rollout=bool(options.get("unshard_for_rollout", True)),
+        on_cpu=trainer.get("accelerator") == "cpu",
     )
 
 

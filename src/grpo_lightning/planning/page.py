@@ -20,7 +20,7 @@ def page(plan: Plan, title: str, memory: float) -> str:
         memory: Bytes of each GPU.
     """
     whole, choice = plan.counted.sizes.whole, plan.choice
-    spread = f", {' and '.join(choice.spreads)} spread over them" if choice.spreads else ""
+    spread = f" ({', '.join(choice.spreads)} spread over them)" if choice.spreads else ""
     lines = [
         title,
         "",

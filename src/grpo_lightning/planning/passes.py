@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from grpo_lightning.functional import prompt_attention
 from grpo_lightning.functional.linear_head import tiles
 from grpo_lightning.module import GRPOModule
 from grpo_lightning.planning.choice import Choice
@@ -55,8 +56,10 @@ def count(module: GRPOModule, choice: Choice, lengths: Lengths) -> Counted:
     policy, few = _policy(module.policy, choice), longest_rows(Lengths(2, 2, 2, 1, 1), 1)
     with live, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of tensors without numbers
-        with live.counting(WEIGHTS), live.fake:
+        with torch.device("meta"):
             policy.outline()
+        with live.counting(WEIGHTS):
+            _without_numbers(policy)
         _choose_layout(policy, few)
         if module.objective.needs_reference:
             with live.counting(REFERENCE), live.fake:
@@ -67,11 +70,11 @@ def count(module: GRPOModule, choice: Choice, lengths: Lengths) -> Counted:
     made = _batches(module, policy, choice, lengths)
     rollouts = longest_rows(lengths, lengths.groups_of(choice.processes))
     phases = {}
-    with live, warnings.catch_warnings(), _few_strips():
+    with live, warnings.catch_warnings(), _as_on(choice):
         warnings.simplefilter("ignore")
         if choice.batch_rows is not None:
             with _phase(live, phases, ROLLOUT), autocast(choice):
-                sample(live, policy, module.engine, module.sampler, rollouts, choice.batch_rows)
+                sample(live, policy, module.engine, module.sampler, rollouts, choice)
         if module.objective.needs_reference_log_probs or module.objective.needs_preview or _several(module):
             with _phase(live, phases, SCORING), autocast(choice), torch.no_grad():
                 policy(made.largest)
@@ -98,6 +101,21 @@ def _policy(configured: Policy, choice: Choice) -> Policy:
     policy.activation_checkpointing, policy.lora = choice.activation_checkpointing, choice.lora
     policy.dtype = _TRUE_TYPES.get(choice.precision, policy.dtype)
     return policy  # type: ignore[no-any-return]
+
+
+def _without_numbers(module: nn.Module) -> None:
+    """Put tensors that are counted where tensors of no device are; what is shared stays so."""
+    made: dict[int, Any] = {}
+    for part in module.modules():
+        for own in (part._parameters, part._buffers):
+            for name, each in own.items():
+                if each is None or not each.is_meta:
+                    continue
+                if id(each) not in made:
+                    like = torch.empty_strided(each.shape, each.stride(), dtype=each.dtype)
+                    parameter = own is part._parameters
+                    made[id(each)] = nn.Parameter(like, each.requires_grad) if parameter else like
+                own[name] = made[id(each)]
 
 
 def _choose_layout(policy: Any, few: Rollouts) -> None:
@@ -163,10 +181,16 @@ def _phase(live: LiveBytes, phases: dict[str, Mapping[str, int]], name: str) -> 
 
 
 @contextmanager
-def _few_strips() -> Iterator[None]:
-    """Let the head go through its tiles in one piece each: strips spare the cache, and would cost most of the counting."""
-    before, tiles.LARGEST_STRIP = tiles.LARGEST_STRIP, tiles.LARGEST_TILE
+def _as_on(choice: Choice) -> Iterator[None]:
+    """Let attention and head go the ways that they go on the device of a choice.
+
+    The head's tiles go in one piece each: strips spare a cache, and would take most of the time of counting.
+    """
+    before = tiles.LARGEST_STRIP, tiles.LARGEST_TILE
+    tiles.LARGEST_STRIP = tiles.LARGEST_TILE = before[1] if choice.on_cpu else tiles.LARGEST_ELSEWHERE
+    piecewise = prompt_attention.PIECEWISE
+    prompt_attention.PIECEWISE = piecewise if choice.on_cpu else set()
     try:
         yield
     finally:
-        tiles.LARGEST_STRIP = before
+        (tiles.LARGEST_STRIP, tiles.LARGEST_TILE), prompt_attention.PIECEWISE = before, piecewise

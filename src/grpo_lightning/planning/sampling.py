@@ -14,6 +14,7 @@ from grpo_lightning.engines.draw import draw
 from grpo_lightning.engines.flat_batch import FlatBatch
 from grpo_lightning.engines.flat_forward import ModelForward
 from grpo_lightning.engines.rollout_weights import narrowed, narrows
+from grpo_lightning.planning.choice import Choice
 from grpo_lightning.planning.live_bytes import SAMPLING_WEIGHTS, LiveBytes
 from grpo_lightning.policies.base import Policy
 from grpo_lightning.samplers.base import Sampler
@@ -21,7 +22,7 @@ from grpo_lightning.types import Rollouts
 
 
 @torch.no_grad()
-def sample(live: LiveBytes, policy: Policy, engine: Engine, sampler: Sampler, rows: Rollouts, batch_rows: int) -> None:
+def sample(live: LiveBytes, policy: Policy, engine: Engine, sampler: Sampler, rows: Rollouts, choice: Choice) -> None:
     """Let all rows come in that may be in flight together, and write a token of each.
 
     Args:
@@ -30,12 +31,12 @@ def sample(live: LiveBytes, policy: Policy, engine: Engine, sampler: Sampler, ro
         engine: The engine's settings: tokens whose keys may be kept, type of the weights.
         sampler: How tokens are drawn.
         rows: What is sampled, its completions as long as they may be.
-        batch_rows: Rows that may be in flight.
+        choice: Rows that may be in flight, and whether weights are spread, which are not made narrow.
     """
     settings: Any = engine
     model: Any = policy.causal_lm
     longest = int(rows.actions.lengths().max())
-    narrow = narrows(model, settings.weights)
+    narrow = "weights" not in choice.spreads and narrows(model, settings.weights)
     if narrow:
         with live.counting(SAMPLING_WEIGHTS):
             model = narrowed(model)
@@ -44,7 +45,7 @@ def sample(live: LiveBytes, policy: Policy, engine: Engine, sampler: Sampler, ro
         rows.prompt_R,
         contexts.lengths().tolist(),
         longest,
-        batch_rows=batch_rows,
+        batch_rows=choice.batch_rows or 1,
         cache_tokens=settings.cache_tokens,
         joins=True,
     )

@@ -155,6 +155,7 @@ class Session:
         if restored.reference.get("sha256"):
             paths = [Path(restored.reference["path"]), run_folder(self.module.trainer) / NAME]
             self.module.policy.load_reference(read_reference(paths, restored.reference["sha256"]))
+        self.evaluations.catch_up(restored.evaluated)
 
     def _parts(self) -> dict[str, Any]:
         module = self.module
@@ -180,6 +181,7 @@ class Session:
             component_states(self._parts()),
             self.buffer if in_progress else None,
             reference=self.committed.reference,
+            evaluated=self.committed.evaluated,
         )
 
     def open_update(self, item: WorkItem) -> None:

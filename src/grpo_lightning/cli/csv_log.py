@@ -40,7 +40,7 @@ class ContinuedCSVLogger(CSVLogger):
     def log_metrics(self, metrics: dict[str, Any], step: int | None = None) -> None:
         if self._kept:
             # The writer starts a new file, so the old lines are handed to it first.
-            before = [line for line in self._kept if step is None or int(line["step"]) < step]
+            before = [line for line in self._kept if step is None or _stands(line, metrics, step)]
             self.experiment.metrics.extend(before)
             self._kept = []
         super().log_metrics(metrics, step)
@@ -78,6 +78,14 @@ class _Writer(ExperimentWriter):
     @override
     def _check_log_dir_exists(self) -> None:
         """The old file stays until the new one is there."""
+
+
+def _stands(line: dict[str, Any], first: dict[str, Any], step: int) -> bool:
+    """Whether a line is of before ``step``, at which ``first`` is logged; of that step itself, the update stands where the
+    validation after it is the first to be made again."""
+    validates = all(name.startswith("validation/") for name in first)
+    ends = step + 1 if validates and not any(name.startswith("validation/") for name in line) else step
+    return int(line["step"]) < ends
 
 
 def whole_lines(path: Path) -> list[dict[str, Any]]:

@@ -25,6 +25,8 @@ class Committed:
     """The rollout in progress as another number of ranks has saved it, a state a rank; to be dealt to those there are."""
     reference: dict[str, str] = field(default_factory=dict)
     """``path`` and ``sha256`` of the reference's file, once it is frozen."""
+    evaluated: int = 0
+    """Updates that the weights had seen at the last validation that ended."""
 
     def state_dict(self) -> dict[str, Any]:
         """Tensors, numbers, texts, lists and dicts, the buffers of all ranks among them. A collective."""
@@ -35,6 +37,7 @@ class Committed:
             "components": self.components,
             "buffers": buffers,
             "reference": self.reference,
+            "evaluated": self.evaluated,
         }
 
     @classmethod
@@ -47,6 +50,7 @@ class Committed:
             Buffer.from_state_dict(buffers[world.rank()]) if same and inside else None,
             buffers if inside and not same else None,
             dict(state["reference"]),
+            int(state.get("evaluated", 0)),
         )
 
 

@@ -41,6 +41,19 @@ def test_a_new_run_starts_its_file_afresh(tmp_path: Path) -> None:
     assert lines(tmp_path) == [{"a": "2.0", "step": "5"}]
 
 
+@pytest.mark.parametrize("validated", [True, False])
+def test_a_validation_that_is_made_again_replaces_its_line_alone(validated: bool, tmp_path: Path) -> None:
+    before = ContinuedCSVLogger(tmp_path)
+    before.log_metrics({"a": 1.0}, step=1)
+    before.log_metrics({"a": 2.0}, step=2)
+    if validated:
+        before.log_metrics({"validation/held_out/accuracy": 0.5}, step=2)
+        before.log_metrics({"a": 3.0}, step=3)
+    ContinuedCSVLogger(tmp_path, keep=True).log_metrics({"validation/held_out/accuracy": 0.25}, step=2)
+    found = [(line["step"], line["a"], line["validation/held_out/accuracy"]) for line in lines(tmp_path)]
+    assert found == [("1", "1.0", ""), ("2", "2.0", ""), ("2", "", "0.25")]
+
+
 def test_a_line_that_was_cut_off_is_not_kept(tmp_path: Path) -> None:
     before = ContinuedCSVLogger(tmp_path)
     for step in (1, 2):

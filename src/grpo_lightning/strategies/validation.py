@@ -15,3 +15,4 @@ def validate_now(trainer: Trainer) -> None:
     finally:
         trainer.training = True
         connector._first_loop_iter = first
+        loop._has_run = False  # or an epoch that goes on would count as over

@@ -25,7 +25,6 @@ from grpo_lightning.rollout.collector import Collected, Collector
 from grpo_lightning.rollout.judging import Judging
 from grpo_lightning.rollout.play import Group, PlaySettings
 from grpo_lightning.rollout.progress import Committed, component_states
-from grpo_lightning.rollout.redeal import redeal
 from grpo_lightning.rollout.reference_file import NAME, freeze_reference, read_reference
 from grpo_lightning.rollout.refresh import refresh_engine
 from grpo_lightning.rollout.samples import rollout_report
@@ -102,9 +101,7 @@ class Session:
         return PlaySettings(**settings | changed)
 
     def _record(self, request: Any, completions: Any) -> None:
-        write_recording(
-            run_folder(self.module.trainer) / "recorded", request, completions, self.module.trainer.global_step
-        )
+        write_recording(run_folder(self.module.trainer) / "recorded", request, completions, request.version)
 
     def _group(self, ordinal: int, prompt: tuple[str, int]) -> Group:
         prompts = self.data.train_sets[prompt[0]]
@@ -154,12 +151,12 @@ class Session:
             return
         for name, state in restored.components.items():
             self._parts()[name].load_state_dict(state)
-        if restored.buffers is not None:
-            restored.buffer, restored.buffers = redeal(restored.buffers, self._buffer_settings()), None
-        self.committed, self.buffer = restored, restored.buffer
+        restored.deal(self._buffer_settings(), self._group, self.module.policy)
+        self.committed, self.buffer, self._collector.submitted = restored, restored.buffer, restored.submitted
         if restored.reference.get("sha256"):
             paths = [Path(restored.reference["path"]), run_folder(self.module.trainer) / NAME]
             self.module.policy.load_reference(read_reference(paths, restored.reference["sha256"]))
+        self.evaluations.catch_up(restored.evaluated)
 
     def _parts(self) -> dict[str, Any]:
         module = self.module
@@ -184,7 +181,9 @@ class Session:
         self.committed = Committed(
             component_states(self._parts()),
             self.buffer if in_progress else None,
+            submitted=self._collector.submitted,
             reference=self.committed.reference,
+            evaluated=self.committed.evaluated,
         )
 
     def open_update(self, item: WorkItem) -> None:
@@ -211,7 +210,14 @@ class Session:
             self.committed.reference = freeze_reference(self.module.policy, path)
         with whole(self.module.policy):
             refresh_engine(self.module)
-            return self._fill_buffer(rollout)
+            report = self._fill_buffer(rollout)
+        if self.module.generation.rollouts_ahead and not self.module.schedule.is_last_rollout(rollout):
+            self._collector.submit(rollout + 1, self.module.trainer.global_step, ahead=True)
+        return report
+
+    def settle(self) -> None:
+        """See :meth:`Collector.settle`."""
+        self._collector.settle()
 
     def _fill_buffer(self, rollout: int) -> RolloutReport:
         module, update = self.module, self.module.trainer.global_step

@@ -7,6 +7,7 @@ import threading
 import time
 from collections import deque
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
 
@@ -28,9 +29,16 @@ class FakeVLLM:
         self.version = "default"
         self.taken: list[str] = []
         """Files of weights that it was told to load."""
+        self.adapters: dict[str, str] = {}
+        """Folders of the adapters that it has, by name."""
+        self.loaded: list[str] = []
+        """Names of adapters that it was told to load."""
         self.calls: list[str] = []
         self.asked: list[dict[str, Any]] = []
-        """Bodies of questions that were answered."""
+        """Bodies of questions that were answered, with the ``weights`` that did."""
+        self.gate = threading.Event()
+        """Questions wait until it is set."""
+        self.gate.set()
         self.faults: deque[str] = deque()
         """What the next questions meet: ``drop``, ``half``, ``short``, ``abort``, ``stale``, ``500`` or ``slow``."""
         self.paused = self.dead = False
@@ -61,9 +69,23 @@ class FakeVLLM:
             self.version = body["weight_version"]
         elif path == "/weight_info":
             return {"weight_version": self.version}
+        elif path == "/v1/models":
+            return {"data": [{"id": name} for name in ("base", *self.adapters)]}
+        elif path == "/v1/load_lora_adapter":
+            assert (Path(body["lora_path"]) / "adapter_config.json").exists()
+            self.adapters[body["lora_name"]] = body["lora_path"]
+            self.loaded.append(body["lora_name"])
+        elif path == "/v1/unload_lora_adapter":
+            del self.adapters[body["lora_name"]]
         elif path == "/inference/v1/generate":
-            self.asked.append(body)
-            return {"choices": [self.choice(body, member) for member in range(body["sampling_params"]["n"])]}
+            if body.get("model") not in (None, *self.adapters):
+                return {"error": "The model does not exist."}
+            self.gate.wait(20)
+            self.asked.append(body | {"weights": self.version})
+            return {
+                "model": body.get("model"),
+                "choices": [self.choice(body, member) for member in range(body["sampling_params"]["n"])],
+            }
         return {}
 
     def choice(self, body: dict[str, Any], member: int) -> dict[str, Any]:
@@ -109,6 +131,9 @@ def _handler(server: FakeVLLM) -> type[BaseHTTPRequestHandler]:
                 choices[0]["finish_reason"] = "abort"
             if fault == "stale":
                 choices[0]["weight_versions"][0]["version"] = "another"
+            if "error" in answer:
+                self._reply(answer, status=404)
+                return
             self._reply(answer, status=500 if fault == "500" else 200, half=fault == "half")
 
         def _drop(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -113,7 +114,7 @@ def test_a_run_that_does_not_go_on_exactly_is_found(
         "calls = 0\n\ndef count(completions):\n    global calls\n    calls += 1\n"
         "    return [((calls + len(text)) % 5) / 5 for text in completions]\n"
     )
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     monkeypatch.syspath_prepend(str(tmp_path))
     words = ["--model.rewards=[{reward: counting_reward.count}]", "--moments=6"]
     assert main(["verify-resume", *SETTINGS, *words]) == 1

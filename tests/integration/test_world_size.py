@@ -42,7 +42,9 @@ def check(one: dict[str, Any], many: dict[str, Any]) -> float:
         assert first.keys() == second.keys()
         for name in first:
             if not name.startswith("time/") and name != "perf/micro_batches":
-                assert second[name] == pytest.approx(first[name], rel=1e-9, abs=1e-12), name
+                # Sampling's log-probabilities are kept in float32, and what is rounded there may be rounded the other way.
+                noise = 1e-8 if name.startswith("policy/sampler") else 1e-12
+                assert second[name] == pytest.approx(first[name], rel=1e-9, abs=noise), name
     return largest
 
 

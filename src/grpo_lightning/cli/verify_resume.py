@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from grpo_lightning.cli.arguments import Arguments, Setting, parse_arguments
 from grpo_lightning.cli.configured_module import configured_module
@@ -93,7 +94,7 @@ def run(words: Sequence[str]) -> int:
 
 def not_deterministic(module: GRPOModule) -> list[str]:
     """The parts of a module that may answer the same question differently, by their settings."""
-    parts = {"model.engine": module.engine, "model.environment": module.environment}
+    parts: dict[str, Any] = {"model.engine": module.engine, "model.environment": module.environment}
     parts |= {f"model.rewards.{entry_name(entry)}": entry.reward for entry in module.rewards}
     return [f"{setting} ({part.name})" for setting, part in parts.items() if not part.deterministic]
 

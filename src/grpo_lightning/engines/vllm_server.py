@@ -25,6 +25,23 @@ class Answer:
     """Of each token, under the distribution that was really sampled from."""
 
 
+@dataclass(frozen=True)
+class Weights:
+    """What a server is to sample with."""
+
+    path: str
+    """File of all weights."""
+    label: str
+    """What the server calls them once it has them; no other run calls any so."""
+    adapter: str | None = None
+    """Folder of an adapter on top of them."""
+    adapter_label: str | None = None
+
+
+ADAPTER = "grpo-lightning-"
+"""How labels of adapters begin."""
+
+
 class Server:
     """The endpoints of a server that training needs.
 
@@ -38,48 +55,54 @@ class Server:
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
         self._client = httpx.Client(base_url=self.url, timeout=httpx.Timeout(timeout, connect=5.0), limits=limits)
 
-    def healthy(self) -> bool:
-        """Whether it answers."""
-        try:
-            return self._client.get("/health", timeout=5.0).status_code == 200
-        except httpx.HTTPError:
-            return False
-
-    def version(self) -> str:
-        """The label of the weights that it has.
+    def take(self, weights: Weights) -> None:
+        """Let it load the weights that it has not yet: requests in progress are finished first, and its cache of prefixes is
+        dropped. An adapter of its own name shares no cache with others.
 
         Raises:
             ServerError: If it does not answer.
         """
-        return str(self._call("GET", "/weight_info")["weight_version"])
+        if str(self._call("GET", "/weight_info")["weight_version"]) != weights.label:
+            self._load(weights)
+        if weights.adapter is None:
+            return
+        known = [str(each["id"]) for each in self._call("GET", "/v1/models")["data"]]
+        if weights.adapter_label not in known:
+            told = {"lora_name": weights.adapter_label, "lora_path": weights.adapter}
+            self._call("POST", "/v1/load_lora_adapter", json=told)
+        for older in known:
+            if older.startswith(ADAPTER) and older != weights.adapter_label:
+                self._call("POST", "/v1/unload_lora_adapter", json={"lora_name": older})
 
-    def take(self, path: str, version: str) -> None:
-        """Let it load the weights in a file: requests in progress are finished first, its cache of prefixes is dropped, and
-        its weights are called ``version`` from then on.
-
-        Raises:
-            ServerError: If it does not answer.
-        """
+    def _load(self, weights: Weights) -> None:
         self._call("POST", "/pause", params={"mode": "wait", "clear_cache": "true"})
         try:
             self._call("POST", "/start_weight_update")
-            self._call("POST", "/update_weights", json={"update_info": {"path": path}})
-            self._call("POST", "/finish_weight_update", json={"weight_version": version})
+            self._call("POST", "/update_weights", json={"update_info": {"path": weights.path}})
+            self._call("POST", "/finish_weight_update", json={"weight_version": weights.label})
         finally:
             self._call("POST", "/resume")
 
-    def generate(self, tokens: Sequence[int], sampling: Mapping[str, Any], version: str) -> list[Answer]:
-        """Completions of ``tokens`` by the weights called ``version``, as many as ``sampling["n"]`` says.
+    def generate(self, tokens: Sequence[int], sampling: Mapping[str, Any], weights: Weights) -> list[Answer]:
+        """Completions of ``tokens`` by ``weights``, as many as ``sampling["n"]`` says.
 
         Raises:
             ServerError: If it does not answer, not wholly, or with other weights.
         """
-        body = {"token_ids": list(tokens), "sampling_params": dict(sampling), "output_mode": "tokens"}
-        choices = self._call("POST", "/inference/v1/generate", json=body).get("choices")
+        body: dict[str, Any] = {
+            "token_ids": list(tokens),
+            "sampling_params": dict(sampling),
+            "output_mode": "tokens",
+            "model": weights.adapter_label,
+        }
+        answered = self._call("POST", "/inference/v1/generate", json=body)
+        if weights.adapter is not None and answered.get("model") != weights.adapter_label:
+            raise ServerError(f"sampled by adapter {answered.get('model')!r} instead of {weights.adapter_label!r}")
+        choices = answered.get("choices")
         if not isinstance(choices, list) or len(choices) != sampling["n"]:
             raise ServerError(f"gave {len(choices or [])} completions of {sampling['n']}")
         ordered = sorted(choices, key=lambda choice: int(choice["index"]))
-        return [_answer(choice, version) for choice in ordered]
+        return [_answer(choice, weights.label) for choice in ordered]
 
     def _call(self, method: str, path: str, **arguments: Any) -> dict[str, Any]:
         try:
@@ -96,11 +119,16 @@ class Server:
 
 
 def _read(response: httpx.Response) -> dict[str, Any]:
+    if response.status_code == 404 and "error" in response.text:  # of vLLM itself: it has not the adapter, or no more
+        raise ServerError(f"{response.request.url}: {response.text[:300]}")
     if response.status_code == 404:
         raise GRPOError(f"{response.request.url}: this server has no such endpoint; start it with VLLM_SERVER_DEV_MODE=1 and "
-                        "--enable-scale-out")  # fmt: skip
+                        "--enable-scale-out, and for adapters with VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 and --enable-lora, or "
+                        "set model.engine.adapters: merged")  # fmt: skip
     if response.status_code >= 400:
         raise GRPOError(f"{response.request.url}: refused with status {response.status_code}: {response.text[:500]}")
+    if not response.headers.get("content-type", "").startswith("application/json"):
+        return {}  # loading an adapter answers with a sentence
     read = response.json()
     if not isinstance(read, dict):
         raise ValueError(f"no object: {response.text[:100]}")

@@ -17,7 +17,7 @@ def gathered(tensor: Tensor) -> Tensor | None:
     """
     if not isinstance(tensor, DTensor):
         return tensor.detach().cpu() if dist.get_rank() == 0 else None
-    mesh, own = tensor.device_mesh, tensor.detach().to_local()
+    mesh, own = tensor.device_mesh, tensor.to_local().detach()
     (placement,) = tensor.placements
     if not isinstance(placement, Shard):
         return own.cpu() if mesh.get_local_rank() == 0 else None

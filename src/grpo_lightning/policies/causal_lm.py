@@ -82,6 +82,7 @@ class CausalLM(Policy):
         self.head_logits, self.activation_checkpointing = head_logits, activation_checkpointing
         self.hub_arguments = {"revision": revision, "trust_remote_code": trust_remote_code}
         self.prepared = False
+        self.merges = 0  # how often adapters were added to the weights below them
         self.model: Any = None
         self._head_is_apart = True
         # In a list, so that the frozen copy is no submodule: not trained, not in checkpoints, not wrapped by strategies.
@@ -271,6 +272,7 @@ class CausalLM(Policy):
     def freeze_reference(self) -> None:
         if self.lora:
             merge_and_reset(self.model)
+            self.merges += 1
             return
         self._reference = [frozen_copy(self.model, self._mesh)]
 
@@ -285,7 +287,7 @@ class CausalLM(Policy):
             return None
         state = self._reference[0].state_dict()
         gather_outermost(self._reference[0])
-        return state  # type: ignore[no-any-return]
+        return state
 
     @override
     def load_reference(self, state: Mapping[str, Tensor]) -> None:

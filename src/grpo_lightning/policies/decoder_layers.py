@@ -23,9 +23,11 @@ def shard_layers(model: nn.Module, root: nn.Module, mesh: Any) -> None:
     Embedding, head and last norm, which belong to no layer, stay whole once they have been gathered, until somebody gives
     them back: the head's gradient reads its weight again.
     """
-    for layer in layers(model):
-        fully_shard(layer, mesh=mesh)
-    fully_shard(root, mesh=mesh, reshard_after_forward=False)
+    parts: list[Any] = [fully_shard(layer, mesh=mesh) for layer in layers(model)]
+    parts.insert(0, fully_shard(root, mesh=mesh, reshard_after_forward=False))
+    # Said explicitly, since torch would go by the passes that a process made before, and those without gradient differ.
+    for before, part in zip([*parts[-1:], *parts[:-1]], parts, strict=True):
+        part.set_modules_to_backward_prefetch([before])
 
 
 @torch.no_grad()

@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from grpo_lightning.policies.base import Policy
 from grpo_lightning.rollout import world
-from grpo_lightning.rollout.buffer import Buffer
+from grpo_lightning.rollout.buffer import Buffer, BufferSettings
+from grpo_lightning.rollout.redeal import redeal
+from grpo_lightning.rollout.submitted import GroupMaker, Submitted
 
 KEY = "grpo_lightning"
 FORMAT = 1
@@ -23,18 +26,35 @@ class Committed:
     """The rollout in progress; ``None`` between rollouts."""
     buffers: list[dict[str, Any]] | None = None
     """The rollout in progress as another number of ranks has saved it, a state a rank; to be dealt to those there are."""
+    submitted: Submitted | None = None
+    """The next rollout, if it was submitted ahead."""
+    submitted_states: list[dict[str, Any]] | None = None
+    """That rollout as a checkpoint has it, a state a rank; for whoever can make its groups."""
     reference: dict[str, str] = field(default_factory=dict)
     """``path`` and ``sha256`` of the reference's file, once it is frozen."""
+    evaluated: int = 0
+    """Updates that the weights had seen at the last validation that ended."""
+
+    def deal(self, settings: BufferSettings, group: GroupMaker, policy: Policy) -> None:
+        """Give this rank its share of what a checkpoint holds of all ranks."""
+        if self.buffers is not None:
+            self.buffer, self.buffers = redeal(self.buffers, settings), None
+        if self.submitted_states is not None:
+            self.submitted = Submitted.from_state_dicts(self.submitted_states, group, policy)
+            self.submitted_states = None
 
     def state_dict(self) -> dict[str, Any]:
         """Tensors, numbers, texts, lists and dicts, the buffers of all ranks among them. A collective."""
         assert self.buffers is None  # dealt when the run began
         buffers = world.gather(None if self.buffer is None else self.buffer.state_dict())
+        submitted = None if self.submitted is None else world.gather(self.submitted.state_dict())
         return {
             "format": FORMAT,
             "components": self.components,
             "buffers": buffers,
+            "submitted": submitted,
             "reference": self.reference,
+            "evaluated": self.evaluated,
         }
 
     @classmethod
@@ -46,7 +66,9 @@ class Committed:
             dict(state["components"]),
             Buffer.from_state_dict(buffers[world.rank()]) if same and inside else None,
             buffers if inside and not same else None,
-            dict(state["reference"]),
+            submitted_states=state.get("submitted"),
+            reference=dict(state["reference"]),
+            evaluated=int(state.get("evaluated", 0)),
         )
 
 

@@ -33,7 +33,8 @@ def freeze_reference(policy: Policy, path: Path) -> dict[str, str]:
     if state is None:
         return {}
     whole = {name: gathered(each) if isinstance(each, DTensor) else each for name, each in state.items()}
-    digest = write_reference(path, whole) if world.rank() == 0 else ""
+    kept = {name: each for name, each in whole.items() if each is not None}  # all of them on the first process
+    digest = write_reference(path, kept) if world.rank() == 0 else ""
     return {"path": str(path.absolute()), "sha256": world.gather(digest)[0]}
 
 

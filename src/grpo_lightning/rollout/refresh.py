@@ -8,7 +8,8 @@ from grpo_lightning.rollout import world
 
 
 def refresh_engine(module: Any) -> None:
-    """Let the engine of a module sample with the weights of now; a collective, if it has weights of its own.
+    """Let the engine of a module sample with the weights of now; a collective, if it has weights of its own. What it samples
+    ahead is waited for: it is sampled with the weights that it was begun with.
 
     Raises:
         Exception: What it raises on the first process, on all.
@@ -16,6 +17,7 @@ def refresh_engine(module: Any) -> None:
     engine = module.engine
     if not engine.keeps_weights:
         return
+    module.session.settle()
     told: list[Any] = []
 
     def refresh() -> None:

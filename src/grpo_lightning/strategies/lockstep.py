@@ -40,12 +40,12 @@ class Lockstep:
         if self._open:  # a part of a larger block
             yield
             return
+        with torch.no_grad():
+            idle_pass(self.policy)  # gathers what belongs to no layer
         hooks = [
             self._first_layer(model).register_forward_pre_hook(self._before(code), prepend=True)
             for code, model in self._models()
         ]
-        with torch.no_grad():
-            self._run_idle(1)  # gathers what belongs to no layer
         self._open = True
         try:
             yield
@@ -63,7 +63,7 @@ class Lockstep:
 
     def _first_layer(self, model: nn.Module) -> nn.Module:
         parts = [each for each in model.modules() if isinstance(each, FSDPModule)]
-        return parts[1] if len(parts) > 1 else parts[0]  # type: ignore[return-value]
+        return parts[1] if len(parts) > 1 else parts[0]
 
     def _before(self, code: int) -> Any:
         def agree(*_: object) -> None:
@@ -83,6 +83,7 @@ class Lockstep:
         self._idle = True
         try:
             with torch.no_grad():
-                idle_pass(self.policy, weights=_WEIGHTS[code])
+                # Not by the module's call: inside another pass, its end would give back what belongs to no layer.
+                idle_pass(self.policy.forward, weights=_WEIGHTS[code])
         finally:
             self._idle = False

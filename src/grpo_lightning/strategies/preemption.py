@@ -6,8 +6,8 @@ import signal
 import threading
 from typing import Any
 
+from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
 from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.plugins.environments import SLURMEnvironment
 from typing_extensions import override
 
 from grpo_lightning import preemption

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed.checkpoint as distributed_checkpoint
 from torch import Tensor, nn
+from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import save
 from torch.distributed.tensor import DTensor
 
 from grpo_lightning.atomic_files import being_written, put_in_place
@@ -52,7 +54,7 @@ def write(checkpoint: dict[str, Any], module: nn.Module, optimizers: list[Any], 
         for number, values in optimizer.state_dict()["state"].items():
             tensors |= {f"{_OPTIMIZER}.{index}.{number}.{name}": value for name, value in values.items()}
     world.together(begin)
-    world.together(lambda: distributed_checkpoint.save(tensors, checkpoint_id=part))
+    world.together(lambda: save(tensors, checkpoint_id=part))
     world.together(finish)
 
 
@@ -106,7 +108,7 @@ def read_rest(path: Path) -> dict[str, Any]:
 
 
 def _stored(path: Path) -> Mapping[str, Any]:
-    stored: Mapping[str, Any] = distributed_checkpoint.FileSystemReader(path).read_metadata().state_dict_metadata
+    stored: Mapping[str, Any] = FileSystemReader(path).read_metadata().state_dict_metadata
     return stored
 
 
@@ -123,4 +125,4 @@ def _empty(stored: Any, parameter: Tensor | None) -> Any:
 def _load(tensors: dict[str, Any], path: Path) -> None:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="torch.distributed is disabled")
-        distributed_checkpoint.load(tensors, checkpoint_id=path, no_dist=True)
+        load(tensors, checkpoint_id=path, no_dist=True)

@@ -24,7 +24,8 @@ def aliases(module: nn.Module) -> dict[str, str]:
 
 def gathered_module_state(module: nn.Module) -> dict[str, Any]:
     """The state of a module, whole on the first process and empty on the others; tied weights once. A collective."""
-    same, state = aliases(module), {}
+    same = aliases(module)
+    state: dict[str, Any] = {}
     for name, tensor in module.state_dict().items():
         state[name] = state[same[name]] if same.get(name) in state else gathered(tensor)
     return state if dist.get_rank() == 0 else {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -26,12 +26,12 @@ def is_sharded(module: nn.Module) -> bool:
     return isinstance(module, FSDPModule)
 
 
-def idle_pass(policy: Policy, functionals: Collection[str] = (), weights: Weights = "current") -> Tensor:
+def idle_pass(policy: Callable[..., Any], functionals: Collection[str] = (), weights: Weights = "current") -> Tensor:
     """A pass of one step whose loss is 0: what a process without rows does while others run theirs, for weights are gathered
     and gradients averaged by all processes together.
 
     Args:
-        policy: The policy.
+        policy: The policy, or its ``forward``.
         functionals: What the others ask it for; some need the reference, whose weights are gathered too.
         weights: Whose weights the others go through.
     """

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,9 +16,10 @@ from safetensors.torch import load_file
 
 from grpo_lightning import create, preemption
 from grpo_lightning.engines.base import GenerationRequest, RowEnd
-from grpo_lightning.engines.vllm import VLLM, sampling_parameters
-from grpo_lightning.engines.vllm_process import server_command
-from grpo_lightning.engines.vllm_weights import merged_weights, write_weights
+from grpo_lightning.engines.vllm import VLLM
+from grpo_lightning.engines.vllm_process import ServerProcess, server_command
+from grpo_lightning.engines.vllm_questions import sampling_parameters
+from grpo_lightning.engines.vllm_weights import merged_weights, write_adapter, write_weights
 from grpo_lightning.errors import ConfigError, GRPOError, PreemptedError
 from grpo_lightning.functional.seeding import address_hash
 from grpo_lightning.policies.lora import LoRA
@@ -98,12 +102,12 @@ def test_servers_take_weights_once_a_version(servers: list[FakeVLLM], tmp_path: 
     for version in (5, 5, 6):
         made.refresh(policy, version)
     for server in servers:
-        assert [Path(path).name for path in server.taken] == ["weights-5.safetensors", "weights-6.safetensors"]
-        assert server.version == "6"
+        assert [Path(path).stem.rpartition("-")[2] for path in server.taken] == ["5", "6"]
+        assert server.version == Path(server.taken[1]).stem.removeprefix("weights-")
         assert not server.paused
         update = [call for call in server.calls if call != "/weight_info"]
         assert update[:5] == ["/pause", "/start_weight_update", "/update_weights", "/finish_weight_update", "/resume"]
-    assert [path.name for path in tmp_path.iterdir()] == ["weights-6.safetensors"]
+    assert [path.name for path in tmp_path.glob("weights-*")] == [Path(servers[0].taken[1]).name]
 
 
 @pytest.mark.parametrize("fault", ["drop", "half", "short", "abort", "stale", "500", "slow"])
@@ -128,8 +132,8 @@ def test_a_dead_server_is_left_and_one_that_comes_back_gets_the_weights(
     servers[1].stop()
     servers.append(FakeVLLM(port))
     check(made.generate(policy, request()))
-    assert servers[-1].taken == [str(tmp_path / "weights-5.safetensors")]
-    assert servers[-1].version == "5"
+    assert servers[-1].taken == servers[0].taken
+    assert servers[-1].version == servers[1].version == servers[0].version
 
 
 def test_patience_has_an_end(servers: list[FakeVLLM], tmp_path: Path) -> None:
@@ -157,11 +161,8 @@ def test_a_run_that_is_asked_to_stop_does_not_wait(servers: list[FakeVLLM], tmp_
 def test_what_joins_asks_the_same_servers(servers: list[FakeVLLM], tmp_path: Path) -> None:
     policy, first, other = tiny_policy(), engine(servers, tmp_path), VLLM(servers=["http://127.0.0.1:9"])
     told = first.refresh(policy, 5)
-    assert told == {
-        "servers": [each.url for each in servers],
-        "path": str(tmp_path / "weights-5.safetensors"),
-        "version": 5,
-    }
+    assert told["servers"] == [each.url for each in servers]
+    assert told["weights"]["path"] == servers[0].taken[0]
     other.join(told)
     check(other.generate(policy, request()))
     assert [len(server.taken) for server in servers] == [1, 1]
@@ -185,7 +186,7 @@ def test_the_file_has_every_weight_once_adapters_merged(tmp_path: Path) -> None:
         for name, each in policy.named_parameters():
             if "lora_B" in name:
                 each.normal_()
-    saved = load_file(write_weights(policy, tmp_path, "float32", 3))
+    saved = load_file(write_weights(policy, tmp_path, "float32", "3"))
     state = policy.causal_lm.state_dict()
     plain = tiny_policy().causal_lm
     assert saved.keys() == {name for name, _ in plain.named_parameters()}
@@ -218,4 +219,116 @@ def test_wrong_settings(settings: dict[str, Any], setting: str) -> None:
 def test_arguments_of_a_server(tmp_path: Path) -> None:
     words = server_command("py", tmp_path, 80, {"max_model_len": 64, "enforce_eager": True})
     assert words[-3:] == ["--max-model-len", "64", "--enforce-eager"]
-    assert words[:5] == ["py", "-m", "vllm.entrypoints.cli.main", "serve", str(tmp_path)]
+    assert words[:5] == ["py", "-m", "vllm.entrypoints.launchers.api_server.entry", "--model", str(tmp_path)]
+
+
+def adapted(seed: int = 0) -> Any:
+    """A policy whose adapters do something."""
+    torch.manual_seed(seed)
+    policy = tiny_policy(lora=LoRA(rank=2))
+    with torch.no_grad():
+        for name, each in policy.named_parameters():
+            if "lora_B" in name:
+                each.normal_()
+    return policy
+
+
+def test_an_adapter_is_written_as_peft_reads_it(tmp_path: Path) -> None:
+    from peft import PeftModel
+
+    policy, ids = adapted(), torch.tensor([[5, 6, 7]])
+    written = write_adapter(policy, tmp_path, "4")
+    read = PeftModel.from_pretrained(tiny_policy().causal_lm, written)
+    with torch.no_grad():
+        wanted, plain = policy.causal_lm(ids).logits, tiny_policy().causal_lm(ids).logits
+        assert torch.allclose(read(ids).logits, wanted, atol=1e-9)
+    assert not torch.allclose(plain, wanted, atol=1e-2)
+    write_adapter(policy, tmp_path, "5")
+    assert [path.name for path in tmp_path.iterdir()] == ["adapter-5"]
+
+
+def test_of_an_adapter_servers_take_the_weights_below_it_once(servers: list[FakeVLLM], tmp_path: Path) -> None:
+    policy, made = adapted(), engine(servers, tmp_path)
+    for version in (5, 6):
+        made.refresh(policy, version)
+        check(made.generate(policy, request()))
+    policy.freeze_reference()  # what the adapter adds is below it from now on
+    made.refresh(policy, 6)
+    check(made.generate(policy, request()))
+    for server in servers:
+        assert [Path(path).stem.split("-", 2)[2] for path in server.taken] == ["below-0", "below-1"]
+        assert [name.rpartition("-")[2] for name in server.loaded] == ["5", "6"]
+        assert len(server.adapters) == 1
+    assert {body["model"] for server in servers for body in server.asked} == set(servers[0].loaded)
+
+
+def test_adapters_are_merged_where_that_is_asked_for(servers: list[FakeVLLM], tmp_path: Path) -> None:
+    policy, made = adapted(), engine(servers, tmp_path, adapters="merged")
+    for version in (5, 6):
+        made.refresh(policy, version)
+    check(made.generate(policy, request()))
+    assert [len(server.taken) for server in servers] == [2, 2]
+    assert [server.loaded for server in servers] == [[], []]
+    assert all(body["model"] is None for server in servers for body in server.asked)
+
+
+def test_an_adapter_that_a_server_has_lost_is_loaded_again(servers: list[FakeVLLM], tmp_path: Path) -> None:
+    policy, made = adapted(), engine(servers, tmp_path)
+    made.refresh(policy, 5)
+    for server in servers:
+        server.adapters.clear()
+    check(made.generate(policy, request()))
+    assert {len(server.loaded) for server in servers} == {2}
+
+
+def test_a_closed_engine_asks_no_more_and_starts_nothing(servers: list[FakeVLLM], tmp_path: Path) -> None:
+    policy, made = tiny_policy(), engine(servers, tmp_path, patience=600.0)
+    made.refresh(policy, 5)
+    pool = made._pool
+    assert pool is not None
+    for server in servers:
+        server.stop()
+    made.close()
+    with pytest.raises(GRPOError, match="the run is over"):
+        next(pool.answers([([1, 2], {"n": 1, "seed": 0, "max_tokens": 1, "stop_token_ids": []})]))
+
+
+def process(tmp_path: Path, code: str) -> ServerProcess:
+    return ServerProcess([sys.executable, "-c", code], tmp_path, 80)
+
+
+def ended(made: ServerProcess) -> None:
+    assert made._process is not None
+    made._process.wait(30)
+
+
+@pytest.mark.timeout(60)
+def test_a_server_that_ends_before_it_answers_is_not_started_for_ever(tmp_path: Path) -> None:
+    made = process(tmp_path, "print('no such option'); raise SystemExit(3)")
+    made.revive()
+    ended(made)
+    with pytest.raises(GRPOError, match=r"ended with code 3 before it answered(.|\n)*no such option"):
+        made.revive()
+
+
+@pytest.mark.timeout(60)
+def test_a_server_that_was_killed_is_started_again_without_what_it_left(tmp_path: Path) -> None:
+    left = "import subprocess as s, time; print(s.Popen(['sleep', '99']).pid, flush=True); time.sleep(99)"
+    made = process(tmp_path, left)
+    made.revive()
+    assert made._process is not None
+    end = time.monotonic() + 30
+    while not made.log.read_text().strip():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    child = int(made.log.read_text())
+    os.kill(made._process.pid, 9)
+    ended(made)
+    made.revive()
+    assert made.starts == 2
+    while Path(f"/proc/{child}").exists() and "Z" not in Path(f"/proc/{child}/stat").read_text().split()[2]:
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    made.stop()
+    made.revive()
+    assert made.starts == 2

@@ -17,19 +17,19 @@ from vllm.model_executor.model_loader.reload import finalize_layerwise_reload, i
 
 
 @dataclass
-class FileInitInfo(WeightTransferInitInfo):
+class FileInitInfo(WeightTransferInitInfo):  # type: ignore[misc]
     """Nothing is agreed on beforehand."""
 
 
 @dataclass
-class FileUpdateInfo(WeightTransferUpdateInfo):
+class FileUpdateInfo(WeightTransferUpdateInfo):  # type: ignore[misc]
     """Where the weights are."""
 
     path: str
     """File of safetensors, its tensors named as in the model's checkpoint; the server must be able to read it."""
 
 
-class FileWeightTransferEngine(WeightTransferEngine[FileInitInfo, FileUpdateInfo]):
+class FileWeightTransferEngine(WeightTransferEngine[FileInitInfo, FileUpdateInfo]):  # type: ignore[misc]
     """Loads new weights as a checkpoint is loaded, layer by layer: what vLLM makes of weights when it loads a model, such as
     packing them for its kernels, is made of the new ones too."""
 

@@ -55,6 +55,7 @@ TOP_LEVEL = {
     "session": "loop",
     "evaluations": "loop",
     "explanation": "loop",
+    "planning": "loop",
     "entropy_bonus": "foundation",
     "compat": "foundation",
     "run_checks": "loop",

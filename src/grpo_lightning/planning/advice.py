@@ -87,6 +87,7 @@ def _choices(choice: Choice, plan: Plan) -> Iterator[tuple[str, Choice]]:
     more = choice.processes * 2
     strategy = choice.strategy if choice.spreads or choice.processes > 1 else "fsdp2"
     if plan.lengths.groups >= more:
-        yield f"--gpus {more}" + ("" if strategy == choice.strategy else f" --trainer.strategy {strategy}"), choice.but(
-            processes=more, strategy=strategy
+        yield (
+            f"--gpus {more}" + ("" if strategy == choice.strategy else f" --trainer.strategy {strategy}"),
+            choice.but(processes=more, strategy=strategy),
         )

@@ -69,7 +69,7 @@ def count(module: GRPOModule, choice: Choice, lengths: Lengths) -> Counted:
         sizes = sizes_of(policy)
     made = _batches(module, policy, choice, lengths)
     rollouts = longest_rows(lengths, lengths.groups_of(choice.processes))
-    phases = {}
+    phases: dict[str, Mapping[str, int]] = {}
     with live, warnings.catch_warnings(), _as_on(choice):
         warnings.simplefilter("ignore")
         if choice.batch_rows is not None:
@@ -136,7 +136,7 @@ def _trained_once(live: LiveBytes, module: GRPOModule, trained: list[nn.Paramete
         live.rename(parameter.grad, GRADIENTS)
 
     for each in trained:
-        each.register_post_accumulate_grad_hook(accumulated)
+        each.register_post_accumulate_grad_hook(accumulated)  # type: ignore[no-untyped-call]
     with live.counting(GRADIENTS):
         for each in trained:
             each.grad = torch.zeros_like(each)
@@ -159,9 +159,7 @@ def _several(module: GRPOModule) -> bool:
     return module.epochs_per_rollout * module.updates_per_rollout > 1
 
 
-def _train(
-    module: GRPOModule, policy: Policy, made: Batches, choice: Choice, optimizer: torch.optim.Optimizer
-) -> None:
+def _train(module: GRPOModule, policy: Policy, made: Batches, choice: Choice, optimizer: torch.optim.Optimizer) -> None:
     objective = module.objective
     observed = {"entropy"} | (objective.correction.functionals if objective.correction is not None else set())
     with autocast(choice):

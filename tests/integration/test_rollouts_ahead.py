@@ -14,6 +14,7 @@ from typing import Any
 import lightning.pytorch as pl
 import pytest
 import torch
+import torch.distributed as dist
 
 from grpo_lightning import GRPODataModule, create
 from grpo_lightning.callbacks.rollout_metrics import rollout_metrics
@@ -227,6 +228,9 @@ def test_a_loss_that_weighs_the_sampler_needs_no_correction(tmp_path: Path) -> N
 
 def test_a_server_cannot_have_weights_that_stay_sharded(tmp_path: Path) -> None:
     module = ahead_module(["http://127.0.0.1:9"], tmp_path)
-    with pytest.raises(ConfigError, match="leaves no process with the weights") as error:
-        fit(tmp_path, module, strategy=FSDP2Strategy(unshard_for_rollout=False))
+    try:
+        with pytest.raises(ConfigError, match="leaves no process with the weights") as error:
+            fit(tmp_path, module, strategy=FSDP2Strategy(unshard_for_rollout=False))
+    finally:
+        dist.destroy_process_group()
     assert error.value.setting == "trainer.strategy.init_args.unshard_for_rollout"

@@ -17,8 +17,10 @@ from torch.utils._pytree import tree_leaves
 from typing_extensions import override
 
 WEIGHTS, REFERENCE, GRADIENTS, OPTIMIZER = "weights", "reference", "gradients", "optimizer"
-SAMPLING_WEIGHTS, CACHE, LOGITS, ACTIVATIONS = "sampling weights", "cache", "logits", "activations"
-PARTS = (WEIGHTS, REFERENCE, GRADIENTS, OPTIMIZER, SAMPLING_WEIGHTS, CACHE, LOGITS, ACTIVATIONS)
+SAMPLING_WEIGHTS, CAST_WEIGHTS, CACHE, LOGITS, ACTIVATIONS = (
+    "sampling weights", "cast weights", "cache", "logits", "activations",
+)  # fmt: skip
+PARTS = (WEIGHTS, REFERENCE, GRADIENTS, OPTIMIZER, SAMPLING_WEIGHTS, CAST_WEIGHTS, CACHE, LOGITS, ACTIVATIONS)
 """What bytes are for, in the order in which they are told."""
 
 _MADE_BY = {
@@ -82,10 +84,15 @@ class LiveBytes(TorchDispatchMode):
     ) -> Any:
         named = dict(kwargs or {})
         result = self._run(func, args, named)
+        cast = func.overloadpacket.__name__ == "_to_copy" and self._is_weight(args[0])
         for leaf in tree_leaves(result):
             if isinstance(leaf, FakeTensor):
-                self._count(leaf)
+                self._count(leaf, cast)
         return result
+
+    def _is_weight(self, tensor: Any) -> bool:
+        entry = self._seen.get(id(tensor.untyped_storage()))
+        return entry is not None and entry[2][0] == WEIGHTS
 
     def _run(self, func: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
         fakes = any(isinstance(leaf, FakeTensor) for leaf in tree_leaves((args, named)))
@@ -105,12 +112,13 @@ class LiveBytes(TorchDispatchMode):
         with self.fake:
             return func(*args, **named)
 
-    def _count(self, tensor: Tensor) -> None:
+    def _count(self, tensor: Tensor, cast: bool) -> None:
         storage = tensor.untyped_storage()
         key = id(storage)
         if key in self._seen:
             return
-        size, part = storage.nbytes(), [self._maker()]
+        part = [CAST_WEIGHTS if cast and self._part == ACTIVATIONS else self._maker()]
+        size = storage.nbytes()
         self._seen[key] = (weakref.ref(storage, self._freed(key)), size, part)
         self._total += size
         self.live[part[0]] += size

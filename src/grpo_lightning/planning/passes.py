@@ -41,19 +41,20 @@ class Counted:
     batches: Batches
 
 
-def count(module: GRPOModule, choice: Choice, lengths: Lengths) -> Counted:
+def count(module: GRPOModule, choice: Choice, lengths: Lengths, *, policy: Policy | None = None) -> Counted:
     """Run the phases of training once, as they are after the first update: with gradients and moments there.
 
     Args:
         module: The module of a configuration, its policy prepared and not loaded; it stays so.
         choice: Settings instead of the module's.
         lengths: What a rollout asks for.
+        policy: Instead of the module's.
 
     Raises:
         ConfigError: If the policy cannot be built without its weights.
     """
     live = LiveBytes()
-    policy, few = _policy(module.policy, choice), longest_rows(Lengths(2, 2, 2, 1, 1), 1)
+    policy, few = _policy(policy or module.policy, choice), longest_rows(Lengths(2, 2, 2, 1, 1), 1)
     with live, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of tensors without numbers
         with torch.device("meta"):
@@ -91,13 +92,19 @@ def autocast(choice: Choice) -> AbstractContextManager[Any]:
     return nullcontext() if narrow is None else torch.autocast("cpu", dtype=narrow)
 
 
-def _policy(configured: Policy, choice: Choice) -> Policy:
+def private_copy(configured: Policy) -> Policy:
+    """A policy with the same settings whose configuration and modules are its own."""
     policy: Any = copy.copy(configured)
     policy.__dict__ = dict(configured.__dict__)
     for name in ("_parameters", "_buffers", "_modules"):
         policy.__dict__[name] = dict(configured.__dict__[name])
     policy.config = copy.deepcopy(policy.config)
     policy._reference = []
+    return policy  # type: ignore[no-any-return]
+
+
+def _policy(configured: Policy, choice: Choice) -> Policy:
+    policy: Any = private_copy(configured)
     policy.activation_checkpointing, policy.lora = choice.activation_checkpointing, choice.lora
     policy.dtype = _TRUE_TYPES.get(choice.precision, policy.dtype)
     return policy  # type: ignore[no-any-return]

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from grpo_lightning.module import GRPOModule
 from grpo_lightning.planning.choice import Choice
-from grpo_lightning.planning.passes import Counted, count
+from grpo_lightning.planning.depth import count_deep
+from grpo_lightning.planning.passes import Counted
 from grpo_lightning.planning.rows import Lengths
 from grpo_lightning.planning.sharding import shared_out, total
 
@@ -59,5 +60,5 @@ def make_plan(module: GRPOModule, choice: Choice, lengths: Lengths) -> Plan:
     Raises:
         ConfigError: If the policy cannot be built without its weights.
     """
-    counted = count(module, choice, lengths)
+    counted = count_deep(module, choice, lengths)
     return Plan(choice, lengths, counted, shared_out(counted, choice))

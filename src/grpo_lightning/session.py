@@ -31,18 +31,11 @@ from grpo_lightning.rollout.samples import rollout_report
 from grpo_lightning.rollout.schedule import Schedule, WorkItem, micro_batches_needed
 from grpo_lightning.rollout.silent import count_silent
 from grpo_lightning.rollout.statistics import UpdateStatistics
+from grpo_lightning.row_length import longest_row
 from grpo_lightning.strategies.sharding import idle_pass, is_sharded, whole
 
 if TYPE_CHECKING:
     from grpo_lightning.module import GRPOModule
-
-
-def longest_row(module: GRPOModule, data: GRPODataModule) -> int:
-    """Tokens that a row can have at most, its prompt included; the data are loaded and encoded."""
-    longest = max(prompts.longest for prompts in data.train_sets.values())
-    turns = module.environment.max_turns
-    row = longest + turns * module.generation.max_new_tokens + (turns - 1) * module.environment.max_observation_tokens
-    return min(row, module.policy.context_length)
 
 
 class Session:

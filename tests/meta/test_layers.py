@@ -52,6 +52,7 @@ TOP_LEVEL = {
     "evaluation": "rollout",
     "objective": "rollout",
     "update": "rollout",
+    "row_length": "loop",
     "session": "loop",
     "evaluations": "loop",
     "explanation": "loop",

@@ -14,7 +14,7 @@ from grpo_lightning.planning.choice import choice_of
 from grpo_lightning.planning.page import advice, page
 from grpo_lightning.planning.plan import GIB, Plan
 from grpo_lightning.planning.rows import Lengths
-from grpo_lightning.session import longest_row
+from grpo_lightning.row_length import longest_row
 
 HELP = """usage: python -m grpo_lightning plan [--config FILE] [--setting VALUE] [--gpus N] [--gpu-memory GIB]
 

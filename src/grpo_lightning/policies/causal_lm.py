@@ -16,12 +16,11 @@ from grpo_lightning import profiling
 from grpo_lightning.errors import ConfigError, require, require_range
 from grpo_lightning.functional.linear import faster_linears
 from grpo_lightning.functional.log_probs import HEAD_LOGITS, chunked_functionals
-from grpo_lightning.functional.sharded_tensors import dealt
 from grpo_lightning.policies import loading
 from grpo_lightning.policies.activation_checkpointing import checkpoint_layers
 from grpo_lightning.policies.addresses import resolve_address
 from grpo_lightning.policies.base import Policy, Weights
-from grpo_lightning.policies.decoder_layers import frozen_copy, gather_outermost, shard_layers
+from grpo_lightning.policies.decoder_layers import frozen_copy, gather_outermost, load_frozen, shard_layers
 from grpo_lightning.policies.dropout import disable_in_config, disable_in_modules
 from grpo_lightning.policies.layout import LAYOUTS, ModelInputs
 from grpo_lightning.policies.lora import LoRA, merge_and_reset
@@ -293,10 +292,7 @@ class CausalLM(Policy):
     def load_reference(self, state: Mapping[str, Tensor]) -> None:
         if not self._reference:
             self.freeze_reference()
-        reference = self._reference[0]
-        own = reference.state_dict()
-        reference.load_state_dict({name: dealt(each, own.get(name)) for name, each in state.items()})
-        gather_outermost(reference)
+        load_frozen(self._reference[0], state)
 
     @override
     def export(self, folder: Path) -> None:

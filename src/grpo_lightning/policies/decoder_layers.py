@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule, fully_shard
+
+from grpo_lightning.functional.sharded_tensors import dealt
 
 
 def layers(model: nn.Module) -> list[nn.Module]:
@@ -52,6 +55,13 @@ def frozen_copy(model: Any, mesh: Any) -> Any:
     result.requires_grad_(False)
     gather_outermost(result)
     return result.train(model.training)
+
+
+def load_frozen(model: Any, state: Mapping[str, Tensor]) -> None:
+    """Give a copy these weights, each process its part of them where they are spread. A collective then."""
+    own = model.state_dict()
+    model.load_state_dict({name: dealt(each, own.get(name)) for name, each in state.items()})
+    gather_outermost(model)
 
 
 def gather_outermost(model: Any) -> None:

@@ -36,7 +36,7 @@ from grpo_lightning.session import Session
 from grpo_lightning.settings import AuxiliaryTerm, Generation, Warmup, named_terms
 from grpo_lightning.strategies.checkpoint_files import write_safely
 from grpo_lightning.strategies.preemption import Preemption
-from grpo_lightning.strategies.sharding import shard
+from grpo_lightning.strategies.sharding import load
 from grpo_lightning.transforms.base import Transform
 from grpo_lightning.update import RunningUpdate, finish_and_clip, optimizers, stage_learning_rate, untouched
 
@@ -155,10 +155,9 @@ class GRPOModule(LightningModule):
     @override
     def configure_model(self) -> None:
         try:
-            self.policy.load()
+            load(self)
         except ConfigError as error:
             raise error.under("model.policy") from None
-        shard(self)
 
     @override
     def configure_optimizers(self) -> Any:

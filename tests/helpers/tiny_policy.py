@@ -107,6 +107,12 @@ class WideNorms(CausalLM):
             widen_norms(self.causal_lm)
 
     @override
+    def outline(self) -> None:
+        super().outline()
+        if self.dtype == torch.float64:
+            widen_norms(self.causal_lm)
+
+    @override
     def freeze_reference(self) -> None:
         super().freeze_reference()
         for reference in self._reference if self.dtype == torch.float64 else []:

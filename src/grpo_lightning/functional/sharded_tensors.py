@@ -36,6 +36,41 @@ def gathered(tensor: Tensor) -> Tensor | None:
     return torch.cat(own_sizes, placement.dim).cpu()
 
 
+def scattered(whole: Tensor | None, like: Tensor) -> Tensor:
+    """This process's part of a tensor that only the first process has; a collective. The inverse of :func:`gathered`.
+
+    Args:
+        whole: The tensor on the first process, ``None`` on the others.
+        like: How it is spread, with or without numbers.
+    """
+    assert isinstance(like, DTensor)
+    (placement,) = like.placements
+    mesh, group = like.device_mesh, like.device_mesh.get_group()
+    own = like.to_local()
+    source = dist.get_global_rank(group, 0)
+    if not isinstance(placement, Shard):
+        local = torch.empty(own.shape, dtype=own.dtype, device=mesh.device_type) if whole is None else whole.detach()
+        local = local.to(mesh.device_type).contiguous()
+        dist.broadcast(local, src=source, group=group)
+    else:
+        bounds = list(_bounds(like.size(placement.dim), mesh.size()))
+        shape = list(own.shape)
+        shape[placement.dim] = bounds[0][1]
+        padded = torch.empty(shape, dtype=own.dtype, device=mesh.device_type)  # all are sent equally much
+        parts = None if whole is None else [_padded(whole, placement.dim, each, padded) for each in bounds]
+        dist.scatter(padded, parts, src=source, group=group)
+        local = padded.narrow(placement.dim, 0, own.size(placement.dim)).contiguous()
+    return DTensor.from_local(local, mesh, like.placements, run_check=False, shape=like.shape, stride=like.stride())
+
+
+def _padded(whole: Tensor, dim: int, bounds: tuple[int, int], like: Tensor) -> Tensor:
+    """Rows of a tensor, with as many zeros after them as ``like`` has room for."""
+    start, stop = bounds
+    part = torch.zeros_like(like)
+    part.narrow(dim, 0, stop - start).copy_(whole.detach().narrow(dim, start, stop - start))
+    return part
+
+
 def own_part(whole: Tensor, like: DTensor) -> DTensor:
     """This process's part of a tensor that each can read whole, spread as ``like`` is; memory of its own."""
     (placement,) = like.placements

@@ -11,14 +11,17 @@ from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 
 from grpo_lightning.policies.base import Policy, Weights
+from grpo_lightning.strategies.spread_start import load_spread
 from grpo_lightning.types import Ragged, Rollouts
 
 
-def shard(module: Any) -> None:
-    """Shard the policy of a module over the device mesh of its strategy, if that has one; once."""
+def load(module: Any) -> None:
+    """Load the policy of a module, spread over the device mesh of its strategy if that has one; once."""
     mesh = module.device_mesh
-    if mesh is not None and not is_sharded(module.policy):
-        module.policy.shard(mesh["data_parallel"])
+    if mesh is None:
+        module.policy.load()
+    elif not is_sharded(module.policy):
+        load_spread(module.policy, mesh["data_parallel"])
 
 
 def is_sharded(module: nn.Module) -> bool:

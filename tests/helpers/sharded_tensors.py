@@ -11,7 +11,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
-from grpo_lightning.functional.sharded_tensors import gathered, own_part
+from grpo_lightning.functional.sharded_tensors import gathered, own_part, scattered
 from grpo_lightning.strategies.sharded_state import (
     gathered_module_state,
     gathered_optimizer_state,
@@ -44,6 +44,9 @@ def tensors() -> None:
         found = gathered(spread)
         assert (found is not None) == (dist.get_rank() == 0)
         assert found is None or torch.equal(found, whole)
+        again = scattered(whole if dist.get_rank() == 0 else None, spread)
+        assert torch.equal(again.to_local(), spread.to_local())
+        assert (again.shape, again.stride(), again.placements) == (whole.shape, whole.stride(), spread.placements)
         part = own_part(whole, spread)
         assert torch.equal(part.to_local(), spread.to_local())
         assert part.shape == whole.shape

@@ -16,7 +16,6 @@ from helpers.tiny_run import PROMPTS
 
 @pytest.fixture
 def words(tmp_path: Path) -> list[str]:
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in PROMPTS))
     settings = {
         "trainer": {"max_steps": 2},
         "model": {
@@ -26,7 +25,7 @@ def words(tmp_path: Path) -> list[str]:
             "prompts_per_rollout": 4,
             "generation": {"max_new_tokens": 8},
         },
-        "data": {"train": {"name": "json", "path": str(tmp_path / "rows.jsonl")}},
+        "data": {"train": {"name": "records", "rows": [{"prompt": each, "answer": "1"} for each in PROMPTS]}},
     }
     (tmp_path / "run.yaml").write_text(json.dumps(settings))
     return ["--config", str(tmp_path / "run.yaml")]

@@ -29,7 +29,7 @@ from grpo_lightning.rewards.entry import RewardEntry
 from grpo_lightning.rollout import world
 from grpo_lightning.rollout.progress import Committed, read_committed, write_committed
 from grpo_lightning.rollout.schedule import Schedule, WorkItem
-from grpo_lightning.run_checks import check_engine, check_evaluation, check_fit, check_module
+from grpo_lightning.run_checks import check_engine, check_evaluation, check_fit, check_module, check_strategy
 from grpo_lightning.samplers.base import Sampler
 from grpo_lightning.selectors.base import Selector
 from grpo_lightning.session import Session
@@ -142,6 +142,7 @@ class GRPOModule(LightningModule):
     @override
     def setup(self, stage: str) -> None:
         write_safely(self.trainer)
+        check_strategy(self.trainer)
         check_engine(self)
         self.policy.prepare()
         data = cast(GRPODataModule, self.trainer.datamodule)  # type: ignore[attr-defined]

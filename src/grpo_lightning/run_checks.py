@@ -70,6 +70,21 @@ def _check_ahead(module: GRPOModule) -> None:
             f"{module.environment.name!r} between two updates", "set it to 0")  # fmt: skip
 
 
+def check_strategy(trainer: Trainer) -> None:
+    """Check that rollouts and gradients are known to be right under the trainer's strategy.
+
+    Raises:
+        ConfigError: Naming the setting and the fix.
+    """
+    name = type(trainer.strategy).__name__
+    for refused, reason in (
+        ("FSDPStrategy", "gives no weights outside of its own passes, and rollouts are made there"),
+        ("DeepSpeedStrategy", "scales and accumulates gradients in its own way, which is compared with nothing here"),
+    ):
+        found = any(each.__name__ == refused for each in type(trainer.strategy).__mro__)
+        require(not found, "trainer.strategy", name, reason, "set it to fsdp2")
+
+
 def check_engine(module: GRPOModule) -> None:
     """Check that the engine can have the weights of the policy.
 

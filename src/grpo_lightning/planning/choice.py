@@ -9,19 +9,8 @@ from typing import Any
 from grpo_lightning.errors import ConfigError
 from grpo_lightning.module import GRPOModule
 
-SHARDING = {
-    "auto": (),
-    "ddp": (),
-    "fsdp2": ("weights", "gradients", "moments"),
-    "fsdp": ("weights", "gradients", "moments"),
-    "deepspeed_stage_1": ("moments",),
-    "deepspeed_stage_2": ("gradients", "moments"),
-    "deepspeed_stage_3": ("weights", "gradients", "moments"),
-    "deepspeed": ("gradients", "moments"),
-}
-"""What each strategy spreads over the processes. Of ``fsdp`` and ``deepspeed`` it is taken from their papers."""
-MEASURED = ("auto", "ddp", "fsdp2")
-"""Strategies whose plan is compared with real runs."""
+SHARDING = {"auto": (), "ddp": (), "fsdp2": ("weights", "gradients", "moments")}
+"""What each strategy spreads over the processes."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +79,4 @@ def _strategy(given: Any) -> tuple[str, Mapping[str, Any]]:
         last = str(given.get("class_path", "")).rpartition(".")[2]
         return last.removesuffix("Strategy").lower() or "auto", dict(given.get("init_args") or {})
     name = str(given or "auto")
-    for kind in ("ddp", "fsdp2", "fsdp"):  # ddp_spawn, fsdp_cpu_offload: what a process holds is not another thing
-        if name == kind or name.startswith(f"{kind}_"):
-            return kind, {}
-    return name, {}
+    return "ddp" if name.startswith("ddp_") else name, {}  # ddp_spawn: what a process holds is not another thing

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from grpo_lightning.planning.advice import Change
-from grpo_lightning.planning.choice import MEASURED
 from grpo_lightning.planning.live_bytes import PARTS
 from grpo_lightning.planning.plan import GIB, IDLE_SHARE, RESERVED, Plan, usable
 from grpo_lightning.planning.sharding import BUCKETS, total
@@ -33,8 +32,6 @@ def page(plan: Plan, title: str, memory: float) -> str:
         "",
         *_tokens(plan),
     ]
-    if choice.strategy not in MEASURED:
-        lines += ["", f"What {choice.strategy} holds is taken from its description; it has not been measured."]
     if choice.batch_rows is None:
         lines += ["", "What the engine holds is not counted: its memory is its own."]
     return "\n".join(lines) + "\n"

@@ -171,7 +171,7 @@ def _train(module: GRPOModule, policy: Policy, made: Batches, choice: Choice, op
     observed = {"entropy"} | (objective.correction.functionals if objective.correction is not None else set())
     with autocast(choice):
         found = policy(made.largest, objective.functionals, observed=tuple(sorted(observed)))
-    if made.most == 1:  # else a second micro-batch finds the gradients of the first
+    if made.alone and not module.auxiliary:  # else a second micro-batch finds the gradients of the first
         optimizer.zero_grad()
     learned = [found[name].sum() for name in ("log_prob", *sorted(objective.functionals))]
     del found

@@ -39,6 +39,8 @@ class Batches:
     """Tokens of the largest one as the model reads it."""
     most: int
     """How many there can be in an update."""
+    alone: bool
+    """Whether an update of the longest rows has no other."""
 
 
 def batches(lengths: Lengths, processes: int, budget: int, *, shared: bool, whole_groups: bool = False) -> Batches:
@@ -60,7 +62,7 @@ def batches(lengths: Lengths, processes: int, budget: int, *, shared: bool, whol
     row = lengths.prompt + lengths.completion
     size, unit = (1, row * lengths.group_size) if whole_groups else (lengths.group_size, row)
     most = micro_batches_needed(lengths.groups, size, lengths.updates, processes, unit, budget)
-    return Batches(rows.select(parts[largest]).without_unused_prompts(), tokens[largest], most)
+    return Batches(rows.select(parts[largest]).without_unused_prompts(), tokens[largest], most, len(parts) == 1)
 
 
 def _tokens(lengths: Lengths, rows: Rollouts, part: torch.Tensor, shared: bool) -> int:

@@ -98,6 +98,10 @@ def test_micro_batches_by_hand() -> None:
     found = batches(lengths, 2, 30, shared=True)
     # A group is 10 + 4 * 5 = 30 tokens; a process has 3 of them. As many micro-batches as rows of 15 two by two.
     assert (found.tokens, len(found.largest), found.most) == (30, 4, 6)
+    assert not found.alone
+    # With room for all of its three groups there is one micro-batch, although rows one by one could need more.
+    assert batches(lengths, 2, 90, shared=True).alone
+    assert not batches(lengths, 2, 89, shared=True).alone
     apart = batches(lengths, 2, 30, shared=False)
     assert (apart.tokens, len(apart.largest), apart.most) == (30, 2, 6)
 

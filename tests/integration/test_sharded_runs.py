@@ -76,8 +76,8 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> torch.Tensor:
 
 @pytest.mark.parametrize(
     ("before", "after", "stop"),
-    [(SHARDED, ONE, 3), (ONE, SHARDED, 3), (FOLDERS, ONE, 3), (DDP, ONE, 3), (ONE, DDP, 3), (FOLDERS, DDP, 2), (FOLDERS, DDP, 3),
-     (DDP, FOLDERS, 3)],
+    [(SHARDED, ONE, 3), (ONE, SHARDED, 3), (FOLDERS, ONE, 3), (DDP, ONE, 3), (ONE, DDP, 3), (FOLDERS, DDP, 2),
+     (FOLDERS, DDP, 3), (DDP, FOLDERS, 3)],
     ids=["file-one", "one-file", "folder-one", "ddp-one", "one-ddp", "folder-ddp-2", "folder-ddp", "ddp-folder"],
 )  # fmt: skip
 def test_another_number_of_processes_or_strategy_goes_on(

@@ -21,40 +21,36 @@ class Change:
 
 
 def changes(module: GRPOModule, plan: Plan, fits: Callable[[Plan], bool]) -> list[Change]:
-    """Single changes that make a plan smaller, the one that saves most first; and all together, if none alone suffices.
+    """Single changes that make a plan smaller, the one that saves most first; and several together, if none alone suffices.
 
     Args:
         module: The module of the plan.
         plan: What does not fit.
         fits: Whether a plan does.
     """
-    singles = [(words, choice) for words, choice in _choices(plan.choice, plan)]
-    made = [Change(words, make_plan(module, choice, plan.lengths)) for words, choice in singles]
+    made = [Change(words, make_plan(module, choice, plan.lengths)) for words, choice in _choices(plan.choice, plan)]
+    made.sort(key=lambda change: change.plan.peak_bytes)
     useful = [change for change in made if change.plan.peak_bytes < plan.peak_bytes]
-    useful.sort(key=lambda change: change.plan.peak_bytes)
-    if len(useful) > 1 and not any(fits(change.plan) for change in useful):
-        useful += _together(module, plan, useful, fits)
-    return useful
+    if any(fits(change.plan) for change in useful):
+        return useful
+    together = _together(module, plan, made, fits)
+    return useful if together is None else [*useful, together]
 
 
-def _together(module: GRPOModule, plan: Plan, useful: list[Change], fits: Callable[[Plan], bool]) -> list[Change]:
-    """Changes one after the other until they suffice: adapters last, since they train another model."""
-    order = sorted(useful, key=lambda change: (change.plan.choice.lora is not plan.choice.lora, change.plan.peak_bytes))
-    choice, words, taken = plan.choice, [], set[str]()
-    best: Change | None = None
-    for change in order:
+def _together(module: GRPOModule, plan: Plan, single: list[Change], fits: Callable[[Plan], bool]) -> Change | None:
+    """One change after the other that makes the peak smaller, until they suffice; those too that save nothing alone, since
+    another phase needs most by then. Adapters come last, since they train another model."""
+    best, words = plan, list[str]()
+    for change in sorted(single, key=lambda change: change.plan.choice.lora is not plan.choice.lora):
         different = _difference(plan.choice, change.plan.choice)
-        if taken & different.keys():
-            continue
-        taken |= different.keys()
-        words.append(change.settings)
-        choice = choice.but(**different)
-        if len(words) == 1:
-            continue
-        best = Change(" ".join(words), make_plan(module, choice, plan.lengths))
-        if fits(best.plan):
+        if any(getattr(best.choice, name) != getattr(plan.choice, name) for name in different):
+            continue  # something was chosen for it
+        more = make_plan(module, best.choice.but(**different), plan.lengths)
+        if more.peak_bytes < best.peak_bytes:
+            best, words = more, [*words, change.settings]
+        if fits(best):
             break
-    return [] if best is None else [best]
+    return Change(" ".join(words), best) if len(words) > 1 else None
 
 
 def _difference(before: Choice, after: Choice) -> dict[str, object]:

@@ -16,7 +16,7 @@ from grpo_lightning.planning.sizes import Size, Sizes
 from grpo_lightning.policies.base import Policy
 from grpo_lightning.policies.decoder_layers import layers
 
-FEW, MORE = 6, 10
+FEW, MORE = 4, 6
 """Layers of the shallow models."""
 DEEP = 20
 """Models of more layers than this are not counted as they are."""

@@ -42,10 +42,9 @@ def advice(found: Sequence[Change], memory: float) -> str:
     if not found:
         return "\nNothing that can be set makes it smaller: take a smaller model, or shorter completions.\n"
     lines = ["", "What to change, and the peak that it leads to:"]
-    width = max(len(change.settings) for change in found)
     for change in found:
         verdict = "fits" if change.plan.fits(memory) else "does not fit"
-        lines.append(f"  {change.settings:<{width}}  {change.plan.peak_bytes / GIB:8.2f} GiB  {verdict}")
+        lines.append(f"  {change.plan.peak_bytes / GIB:8.2f} GiB  {verdict:<12}  {change.settings}")
     return "\n".join(lines) + "\n"
 
 

@@ -156,3 +156,16 @@ def test_the_page(tmp_path: Path) -> None:
 def test_which_strategy_is_meant(tmp_path: Path, strategy: Any, devices: int, expected: tuple[int, str]) -> None:
     found = choice_of(module(tmp_path), {"strategy": strategy, "devices": devices}, None)
     assert (found.processes, found.strategy) == expected
+
+
+def test_changes_are_combined_where_none_suffices(tmp_path: Path) -> None:
+    made = module(tmp_path)
+    start = make_plan(made, choice(processes=2, strategy="fsdp2"), LENGTHS)
+    *singles, together = changes(made, start, lambda other: False)
+    assert len(singles) >= 2
+    assert together.plan.peak_bytes < min(change.plan.peak_bytes for change in singles)
+    # What it names is what it was planned with.
+    assert ("--trainer.precision bf16-true" in together.settings) == (together.plan.choice.precision == "bf16-true")
+    assert ("unshard_for_rollout false" in together.settings) == (not together.plan.choice.unshard_for_rollout)
+    # The first that suffices ends the search.
+    assert len(changes(made, start, lambda other: other.peak_bytes < start.peak_bytes)) == len(singles)

@@ -2,7 +2,8 @@
 
 Kinds: ``full`` and ``lora``; ``update``, where everything looks at the whole update or rollout; ``group``, a loss of whole
 groups and an estimator of steps; ``uneven``, an update for each group; ``exact``, a KL that runs the reference beside the
-policy; the name of an aggregation. Strategies: those of Lightning, and ``fsdp2-in-step``, which leaves weights sharded.
+policy; ``recorded`` and ``replayed``, float32 whose completions are written, or are those; an aggregation's name.
+Strategies: those of Lightning, and ``fsdp2-in-step``, which leaves weights sharded.
 
 Started once for each rank, with ``LOCAL_RANK``, ``NODE_RANK``, ``WORLD_SIZE``, ``MASTER_ADDR`` and ``MASTER_PORT`` set where
 there are several. Rank 0 writes what it saw to ``ranks-N.pt``.
@@ -11,6 +12,7 @@ there are several. Rank 0 writes what it saw to ``ranks-N.pt``.
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -66,13 +68,25 @@ def run(model: str, folder: Path, ranks: int, kind: str, strategy: str = "") -> 
         settings |= {"kl": KLTerm(estimator=create("kl", "exact"), weight=0.1)}
     if kind in AGGREGATIONS:
         settings |= {"aggregation": create("aggregation", kind, **AGGREGATIONS[kind])}
+    if kind == "recorded":
+        settings |= {"record": True}
+    if kind == "replayed":
+        settings |= {"engine": create("engine", "replay", path=str(folder / "recorded"))}
+    if kind in ("recorded", "replayed"):
+        # Small steps: differences of weights make gradients differ too, update after update.
+        settings |= {
+            "optimizer": partial(torch.optim.SGD, lr=0.01),
+            "warmup": Warmup(updates=1, rows=5, learning_rate=0.01),
+        }
     lora = LoRA(rank=2) if kind == "lora" else None
-    module = make_module(WideNorms(model=model, dtype="float64", lora=lora), **settings)
+    dtype = "float32" if kind in ("recorded", "replayed") else "float64"
+    module = make_module(WideNorms(model=model, dtype=dtype, lora=lora), **settings)
     used = FSDP2Strategy(unshard_for_rollout=False) if strategy == "fsdp2-in-step" else strategy
     watch = fit(folder, module, max_steps=5, ranks=ranks, strategy=used)
     if module.global_rank == 0:
         metrics = [report.metrics for report in watch.reports]
-        torch.save({"weights": watch.weights, "metrics": metrics}, folder / f"ranks-{strategy}{ranks}.pt")
+        kept = {"weights": watch.weights, "gradients": watch.gradients, "metrics": metrics}
+        torch.save(kept, folder / f"ranks-{strategy}{ranks}.pt")
 
 
 if __name__ == "__main__":

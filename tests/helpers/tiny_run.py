@@ -34,7 +34,7 @@ def unsharded(tensor: Tensor) -> Tensor:
 
 
 class Watch(Callback):
-    """Keeps what each update was made of, and the weights after it."""
+    """Keeps what each update was made of, its gradient, and the weights after it."""
 
     def __init__(self) -> None:
         self.reports: list[UpdateReport] = []
@@ -42,6 +42,13 @@ class Watch(Callback):
         self.rollouts: list[Rollouts] = []
         self.weights: list[dict[str, Tensor]] = []
         self.optimizer_states: list[dict[int, dict[str, Tensor]]] = []
+        self.gradients: list[dict[str, Tensor]] = []
+
+    def on_before_optimizer_step(
+        self, trainer: Trainer, pl_module: GRPOModule, optimizer: torch.optim.Optimizer
+    ) -> None:  # type: ignore[override]
+        trained = [(name, each.grad) for name, each in pl_module.policy.named_parameters()]
+        self.gradients.append({name: unsharded(grad).clone() for name, grad in trained if grad is not None})
 
     def on_train_start(self, trainer: Trainer, pl_module: GRPOModule) -> None:  # type: ignore[override]
         self._keep(trainer, pl_module)

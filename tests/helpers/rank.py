@@ -72,8 +72,8 @@ def run(model: str, folder: Path, ranks: int, kind: str, strategy: str = "") -> 
         settings |= {"record": True}
     if kind == "replayed":
         settings |= {"engine": create("engine", "replay", path=str(folder / "recorded"))}
-    if kind in ("recorded", "replayed"):
-        # Small steps: differences of weights make gradients differ too, update after update.
+    if kind in ("lora", "recorded", "replayed"):
+        # Small steps: large ones make gradients differ twenty times more with every update, since weights differ by then.
         settings |= {
             "optimizer": partial(torch.optim.SGD, lr=0.01),
             "warmup": Warmup(updates=1, rows=5, learning_rate=0.01),

@@ -1,6 +1,6 @@
 """Every benchmark, one after the other, and the tables of docs/performance.md from what they find.
 
-    python benchmarks/all.py                           an hour to an hour and a half on two quiet cores
+    python benchmarks/all.py                           an hour and a half to two hours on two quiet cores
     python benchmarks/all.py --quick                   a few minutes, tables are left alone
     python benchmarks/all.py --only step --only roof   some of them
 
@@ -14,7 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-NAMES = ("step", "decode", "layout", "head_memory", "overhead", "growth", "roof")
+NAMES = ("step", "decode", "layout", "head_memory", "overhead", "growth", "roof", "plan")
 PEERS = {"step": "--trl-env", "decode": "--vllm-env"}
 
 

@@ -36,7 +36,7 @@ REFERENCE = "test_equals_its_formula"
 PROVEN = ("advantage", "loss", "aggregation", "kl", "correction")
 """Kinds of which every component must have a reference test."""
 EVERY = "tests/integration/test_every_objective.py"
-RANKS = "tests/integration/test_two_ranks.py"
+RANKS = "tests/integration/test_world_size.py"
 INVARIANCE: dict[str, str] = {
     "loss": f"{EVERY}::test_every_surrogate_and_aggregation[NAME-*]",
     "aggregation": f"{EVERY}::test_every_surrogate_and_aggregation[*-NAME]",
@@ -46,8 +46,8 @@ INVARIANCE: dict[str, str] = {
 """What is run of each component of a kind; a star stands for a part of a name without a hyphen."""
 INVARIANCE_OF_ONE: dict[tuple[str, str], str] = {
     ("correction", "product"): f"{EVERY}::test_a_product_of_corrections",
-    ("advantage", "reinforce_plus_plus"): f"{RANKS}::test_two_ranks_train_as_one[update]",
-    ("advantage", "otb"): f"{RANKS}::test_two_ranks_train_as_one[group]",
+    ("advantage", "reinforce_plus_plus"): f"{RANKS}::test_processes_train_as_one[update]",
+    ("advantage", "otb"): f"{RANKS}::test_processes_train_as_one[group]",
     ("setting", "entropy bonus"): f"{EVERY}::test_entropy_bonus",
 }
 PARTS: dict[str, dict[str, Any]] = {
@@ -96,7 +96,7 @@ ordered: through the real policy, buffer and objective, in float64, the relative
 with every aggregation that it goes with, every KL estimator and every correction. What does not compose is refused at start
 with the reason, which is tested too. See
 [tests/integration/test_every_objective.py](../tests/integration/test_every_objective.py). Two processes train as one:
-[tests/integration/test_two_ranks.py](../tests/integration/test_two_ranks.py).
+[tests/integration/test_world_size.py](../tests/integration/test_world_size.py).
 
 An advantage has no such test ("-"), because it is computed once for the rollout, from the scalars of all ranks, before
 anything is cut into updates and micro-batches. An estimator of step advantages sees the steps of its own rank and adds up

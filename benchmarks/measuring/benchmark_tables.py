@@ -133,6 +133,30 @@ def _share_of(phase: str) -> Callable[[dict[str, Any]], str]:
     return lambda case: spread(case["phases"][phase]["roof_share"], 0, 100)
 
 
+def plan(runs: Sequence[Run]) -> str:
+    """What was planned next to what was measured."""
+    head = ["parameters", "trained", "run", "strategy", "peak in", "planned, GiB", "measured, GiB", "planned is off by, %",
+            "run before, %", "measured as fit keeps memory, GiB", "off by, %"]  # fmt: skip
+    rows = []
+    for index, case in enumerate(runs[-1]["cases"]):
+        size, planned = case["size"], case["planned"]
+        changed = [word.partition(".")[2].replace("policy.", "") for word in size.get("words", ())]
+        other = [word for word in changed if not word.startswith("strategy")]
+        strategy = next((word.partition("=")[2] for word in changed if word.startswith("strategy")), "one process")
+        rows.append([
+            f"{planned['parameters'] / 1e6:.0f} M", f"{planned['trained'] / 1e6:.1f} M",
+            ", ".join([f"{size['budget']} tokens a micro-batch", *other]),
+            f"{strategy}, {size['processes']} processes" if "processes" in size else strategy, planned["phase"],
+            f"{planned['peak_bytes'] / 2**30:.2f}", gib(case["above_bytes"]), _off(case, "above_bytes"),
+            again(runs, index, lambda each: _off(each, "above_bytes")), gib(case["kept_bytes"]), _off(case, "kept_bytes"),
+        ])  # fmt: skip
+    return table(head, rows)
+
+
+def _off(case: dict[str, Any], measured: str) -> str:
+    return f"{100 * (case['planned']['peak_bytes'] / case[measured]['median'] - 1):+.1f}"
+
+
 TABLES: dict[str, Callable[[Sequence[Run]], str]] = {
     "step": step,
     "layout": layout,
@@ -141,4 +165,5 @@ TABLES: dict[str, Callable[[Sequence[Run]], str]] = {
     "overhead": overhead,
     "growth": growth,
     "roof": roof,
+    "plan": plan,
 }

@@ -216,8 +216,9 @@ def grpo_register_engine() -> list[Any]:
     from grpo_lightning.engines.decode_loop import DecodeLoop
     from grpo_lightning.engines.hf_generate import HFGenerate
     from grpo_lightning.engines.replay import Replay
+    from grpo_lightning.engines.vllm import VLLM
 
-    return [DecodeLoop, HFGenerate, Replay]
+    return [DecodeLoop, HFGenerate, Replay, VLLM]
 
 
 @hookimpl

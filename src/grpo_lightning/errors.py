@@ -53,6 +53,21 @@ class NonFiniteError(GRPOError, ArithmeticError):
     """A loss or gradient that is not finite, under the policy ``non_finite: stop``."""
 
 
+class PreemptedError(GRPOError):
+    """A signal asked the run to stop.
+
+    Args:
+        signum: The signal.
+    """
+
+    def __init__(self, signum: int) -> None:
+        self.signum = int(signum)
+        super().__init__(self.signum)
+
+    def __str__(self) -> str:
+        return f"asked to stop by signal {self.signum}"
+
+
 def near_matches(name: str, known: Iterable[str]) -> str:
     """A clause that lists known names close to ``name``, or all of them where none is close."""
     known = sorted(set(known))

@@ -15,8 +15,11 @@ from grpo_lightning.rewards.firewall import Firewall
 from grpo_lightning.rollout import world
 from grpo_lightning.rollout.evaluate import EvaluatedRow, evaluate
 from grpo_lightning.rollout.play import Group, PlaySettings
+from grpo_lightning.rollout.refresh import refresh_engine
 from grpo_lightning.rollout.samples import evaluation_samples
 from grpo_lightning.settings import EvaluationSet
+from grpo_lightning.strategies.sharding import whole
+from grpo_lightning.strategies.validation import validate_now
 
 if TYPE_CHECKING:
     from grpo_lightning.module import GRPOModule
@@ -45,6 +48,12 @@ class Evaluations:
         Ranks have batches of their own, and not all as many. What goes wrong on one of several is kept until they meet again,
         in :meth:`raise_together`; until then that rank evaluates nothing.
         """
+        with whole(self.module.policy):
+            refresh_engine(self.module)
+            with self.module.policy.passes():
+                return self._contained(batch, kind)
+
+    def _contained(self, batch: EvaluationBatch, kind: str) -> list[EvaluatedRow]:
         if self._error is not None or not batch.indices:
             return []
         try:
@@ -107,6 +116,16 @@ class Evaluations:
                 logger.log_metrics(metrics, step=step)
         return reports
 
+    def catch_up(self, evaluated: int) -> None:
+        """Validate if that was due when the checkpoint was written: it is written before, and the run may have ended meanwhile.
+
+        Args:
+            evaluated: Updates at the last validation that the checkpoint knows of.
+        """
+        step, every = self.module.trainer.global_step, self.data.validate_every
+        if every and self.data.validation and step % every == 0 and evaluated < step:
+            validate_now(self.module.trainer)
+
     @profiling.during(profiling.EVALUATION)
     def reports(self, kind: str) -> list[EvaluationReport]:
         """Reports of the sets evaluated since the last call; a collective."""
@@ -127,3 +146,5 @@ class Evaluations:
             metrics = {f"{kind}/{report.dataset}/{name}": value for name, value in report.metrics.items()}
             # Lightning would number an evaluation by batches that stepped, which is one less here.
             self.module.log_dict(metrics | {"step": float(self.module.trainer.global_step)})
+        if kind == "validation":
+            self.module.session.committed.evaluated = self.module.trainer.global_step

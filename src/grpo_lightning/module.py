@@ -27,13 +27,16 @@ from grpo_lightning.registry import build
 from grpo_lightning.reports import EvaluationReport, UpdateReport
 from grpo_lightning.rewards.entry import RewardEntry
 from grpo_lightning.rollout import world
-from grpo_lightning.rollout.progress import KEY, Committed, rewind_to_update
+from grpo_lightning.rollout.progress import Committed, read_committed, write_committed
 from grpo_lightning.rollout.schedule import Schedule, WorkItem
-from grpo_lightning.run_checks import check_evaluation, check_fit, check_module
+from grpo_lightning.run_checks import check_engine, check_evaluation, check_fit, check_module, check_strategy
 from grpo_lightning.samplers.base import Sampler
 from grpo_lightning.selectors.base import Selector
 from grpo_lightning.session import Session
 from grpo_lightning.settings import AuxiliaryTerm, Generation, Warmup, named_terms
+from grpo_lightning.strategies.checkpoint_files import write_safely
+from grpo_lightning.strategies.preemption import Preemption
+from grpo_lightning.strategies.sharding import load
 from grpo_lightning.transforms.base import Transform
 from grpo_lightning.update import RunningUpdate, finish_and_clip, optimizers, stage_learning_rate, untouched
 
@@ -138,6 +141,9 @@ class GRPOModule(LightningModule):
 
     @override
     def setup(self, stage: str) -> None:
+        write_safely(self.trainer)
+        check_strategy(self.trainer)
+        check_engine(self)
         self.policy.prepare()
         data = cast(GRPODataModule, self.trainer.datamodule)  # type: ignore[attr-defined]
         self.session = Session(self, data)
@@ -150,7 +156,7 @@ class GRPOModule(LightningModule):
     @override
     def configure_model(self) -> None:
         try:
-            self.policy.load()
+            load(self)
         except ConfigError as error:
             raise error.under("model.policy") from None
 
@@ -160,7 +166,7 @@ class GRPOModule(LightningModule):
 
     @override
     def configure_callbacks(self) -> list[Callback]:
-        return [PluginRecord(), RunEnd()]
+        return [PluginRecord(), RunEnd(), Preemption()]
 
     @override
     def on_train_start(self) -> None:
@@ -216,13 +222,12 @@ class GRPOModule(LightningModule):
     @override
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         if self.trainer.state.fn == "fit":
-            checkpoint[KEY] = self.session.committed.state_dict()
-            rewind_to_update(checkpoint, self.schedule.micro_batches)
+            write_committed(checkpoint, self.session.committed, self.schedule.micro_batches)
 
     @override
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        if KEY in checkpoint:
-            self._restored = Committed.from_state_dict(checkpoint[KEY])
+        if self.trainer.state.fn == "fit":
+            self._restored = read_committed(checkpoint, self.schedule.micro_batches)
 
     @override
     def validation_step(self, batch: EvaluationBatch, batch_idx: int, dataloader_idx: int = 0) -> None:

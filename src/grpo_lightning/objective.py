@@ -103,6 +103,14 @@ class Objective:
         own = loss.runs_silent or loss.scope == "group" or bool(loss.functionals)
         return own or self.kl_in_loss or self.entropy is not None or self.needs_preview
 
+    @property
+    def functionals(self) -> set[str]:
+        """What the policy is asked for beside log-probabilities, with gradient."""
+        wanted = set(self.loss.functionals)
+        if self.kl_in_loss and self.kl is not None:
+            wanted |= self.kl.estimator.functionals
+        return wanted | ({"entropy"} if self.entropy is not None else set())
+
     def kl_weight(self) -> float:
         """Coefficient of the KL, now."""
         if self.kl_controller is not None:
@@ -153,11 +161,7 @@ class Objective:
     def __call__(self, policy: Policy, micro: MicroBatch, statistics: UpdateStatistics, scale: float = 1.0) -> Tensor:
         """The summed terms of a micro-batch times ``scale``, with gradient; statistics of its steps are added."""
         rows, correction = micro.rollouts, self.correction
-        functionals, observed = set(self.loss.functionals), {"entropy"}
-        if self.kl_in_loss and self.kl is not None:
-            functionals |= self.kl.estimator.functionals
-        if self.entropy is not None:
-            functionals.add("entropy")
+        functionals, observed = self.functionals, {"entropy"}
         if correction is not None and micro.correction_S is None:
             observed |= correction.functionals
         output = policy(rows, functionals, observed=tuple(sorted(observed)))

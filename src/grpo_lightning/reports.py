@@ -58,6 +58,8 @@ class RolloutReport:
     of it, until rows are dealt into updates)."""
     samples: Sequence[Sample] = ()
     """Rows of a few groups of this rank."""
+    staleness: int = 0
+    """Updates between the weights that sampled a row and those of now, the largest of all rows, all ranks."""
     kl_R: Tensor | None = None
     """[R] float64: KL that each row paid from its reward, before its weight; ``None`` unless the KL is in the reward."""
     reward_counts: Mapping[str, Mapping[str, float]] = field(default_factory=dict)

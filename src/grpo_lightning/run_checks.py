@@ -55,6 +55,46 @@ def check_module(module: GRPOModule) -> None:
     check_entries(module.rewards, "model.rewards")
     check_calls(module.rewards, "model.rewards")
     module.objective.check()
+    if module.generation.rollouts_ahead:
+        _check_ahead(module)
+
+
+def _check_ahead(module: GRPOModule) -> None:
+    setting, value, objective = "model.generation.rollouts_ahead", module.generation.rollouts_ahead, module.objective
+    corrected = objective.loss.weighs_sampler or (objective.correction is not None and objective.correction.off_policy)
+    require(corrected, setting, value, "trains on completions of weights from before the last rollout, and nothing weighs them",
+            "set model.correction, truncated_importance for one, or set it to 0")  # fmt: skip
+    require(module.engine.keeps_weights, setting, value, f"needs an engine with weights of its own, and {module.engine.name!r} "
+            "samples with those that train", "set it to 0, or generate with vllm")  # fmt: skip
+    require(not module.environment.state_dict(), setting, value, f"would change the state of environment "
+            f"{module.environment.name!r} between two updates", "set it to 0")  # fmt: skip
+
+
+def check_strategy(trainer: Trainer) -> None:
+    """Check that rollouts and gradients are known to be right under the trainer's strategy.
+
+    Raises:
+        ConfigError: Naming the setting and the fix.
+    """
+    name = type(trainer.strategy).__name__
+    for refused, reason in (
+        ("FSDPStrategy", "gives no weights outside of its own passes, and rollouts are made there"),
+        ("DeepSpeedStrategy", "scales and accumulates gradients in its own way, which is compared with nothing here"),
+    ):
+        found = any(each.__name__ == refused for each in type(trainer.strategy).__mro__)
+        require(not found, "trainer.strategy", name, reason, "set it to fsdp2")
+
+
+def check_engine(module: GRPOModule) -> None:
+    """Check that the engine can have the weights of the policy.
+
+    Raises:
+        ConfigError: Naming the setting and the fix.
+    """
+    whole = getattr(module.trainer.strategy, "unshard_for_rollout", True)
+    require(whole or not module.engine.keeps_weights, "trainer.strategy.init_args.unshard_for_rollout", whole,
+            f"leaves no process with the weights that engine {module.engine.name!r} is to be given",
+            "set it to true, or generate with decode_loop")  # fmt: skip
 
 
 def _check_advantage(module: GRPOModule) -> None:

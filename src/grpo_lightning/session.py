@@ -25,12 +25,14 @@ from grpo_lightning.rollout.collector import Collected, Collector
 from grpo_lightning.rollout.judging import Judging
 from grpo_lightning.rollout.play import Group, PlaySettings
 from grpo_lightning.rollout.progress import Committed, component_states
-from grpo_lightning.rollout.reference_file import NAME, read_reference, write_reference
+from grpo_lightning.rollout.reference_file import NAME, freeze_reference, read_reference
+from grpo_lightning.rollout.refresh import refresh_engine
 from grpo_lightning.rollout.samples import rollout_report
 from grpo_lightning.rollout.schedule import Schedule, WorkItem, micro_batches_needed
 from grpo_lightning.rollout.silent import count_silent
 from grpo_lightning.rollout.statistics import UpdateStatistics
-from grpo_lightning.types import Prompt
+from grpo_lightning.row_length import longest_row
+from grpo_lightning.strategies.sharding import idle_pass, is_sharded, whole
 
 if TYPE_CHECKING:
     from grpo_lightning.module import GRPOModule
@@ -92,9 +94,7 @@ class Session:
         return PlaySettings(**settings | changed)
 
     def _record(self, request: Any, completions: Any) -> None:
-        write_recording(
-            run_folder(self.module.trainer) / "recorded", request, completions, self.module.trainer.global_step
-        )
+        write_recording(run_folder(self.module.trainer) / "recorded", request, completions, request.version)
 
     def _group(self, ordinal: int, prompt: tuple[str, int]) -> Group:
         prompts = self.data.train_sets[prompt[0]]
@@ -102,11 +102,8 @@ class Session:
 
     def schedule(self, max_updates: int) -> Schedule:
         """The order of work items; micro-batches of an update are bounded by the longest row there can be."""
-        module, environment = self.module, self.module.environment
-        longest = max(prompts.longest for prompts in self.data.train_sets.values())
-        turns = environment.max_turns
-        row = longest + turns * module.generation.max_new_tokens + (turns - 1) * environment.max_observation_tokens
-        row = min(row, module.policy.context_length)
+        module = self.module
+        row = longest_row(module, self.data)
         ranks, budget = world.world_size(), module.micro_batch_tokens
         whole = self.objective.loss.scope == "group"
         size, unit = (1, row * module.group_size) if whole else (module.group_size, row)
@@ -136,13 +133,7 @@ class Session:
             trainer.check_val_every_n_epoch = None
 
     def _stream(self, loss: AuxiliaryLoss, rows: int, stream: str, row_tokens: int) -> AuxiliaryStream:
-        data = [(name, index) for name, prompts in self.data.train_sets.items() for index in range(len(prompts))]
-
-        def prompt(index: int) -> Prompt:
-            name, row = data[index]
-            return self.data.train_sets[name].prompt(row)
-
-        source = AuxiliaryRows(prompt, len(data), rows, self.module.seed, stream)
+        source = AuxiliaryRows.of(list(self.data.train_sets.values()), rows, self.module.seed, stream)
         budget = self.module.micro_batch_tokens
         return AuxiliaryStream(loss, self.module.policy, source, budget=budget, row_tokens=row_tokens)
 
@@ -153,10 +144,12 @@ class Session:
             return
         for name, state in restored.components.items():
             self._parts()[name].load_state_dict(state)
-        self.committed, self.buffer = restored, restored.buffer
+        restored.deal(self._buffer_settings(), self._group, self.module.policy)
+        self.committed, self.buffer, self._collector.submitted = restored, restored.buffer, restored.submitted
         if restored.reference.get("sha256"):
             paths = [Path(restored.reference["path"]), run_folder(self.module.trainer) / NAME]
             self.module.policy.load_reference(read_reference(paths, restored.reference["sha256"]))
+        self.evaluations.catch_up(restored.evaluated)
 
     def _parts(self) -> dict[str, Any]:
         module = self.module
@@ -179,7 +172,11 @@ class Session:
         if report.stage == "grpo":
             report.metrics |= self._adapt(report.metrics)
         self.committed = Committed(
-            component_states(self._parts()), self.buffer if in_progress else None, self.committed.reference
+            component_states(self._parts()),
+            self.buffer if in_progress else None,
+            submitted=self._collector.submitted,
+            reference=self.committed.reference,
+            evaluated=self.committed.evaluated,
         )
 
     def open_update(self, item: WorkItem) -> None:
@@ -193,7 +190,7 @@ class Session:
         with profiling.phase(profiling.AUXILIARY_ROWS):
             self._beside.open(item.rollout * len(self.buffer.plans) + item.update)
         if self.objective.needs_preview:
-            with profiling.phase(profiling.PREVIEW):
+            with profiling.phase(profiling.PREVIEW), whole(self.module.policy):
                 count_silent(self.buffer, self.buffer.plans[item.update].micro_batches)
                 address = (self.module.seed, item.rollout)
                 self._preview = self.objective.preview(self.module.policy, self.buffer, item.update, address)
@@ -201,9 +198,22 @@ class Session:
     @profiling.during(profiling.CREDIT)
     def open_rollout(self, rollout: int) -> RolloutReport:
         """Sample, score and select a rollout, and deal it into updates."""
-        module, update = self.module, self.module.trainer.global_step
         if rollout == 0 and self.objective.needs_reference:
-            self._freeze_reference()
+            path = run_folder(self.module.trainer) / NAME
+            self.committed.reference = freeze_reference(self.module.policy, path)
+        with whole(self.module.policy):
+            refresh_engine(self.module)
+            report = self._fill_buffer(rollout)
+        if self.module.generation.rollouts_ahead and not self.module.schedule.is_last_rollout(rollout):
+            self._collector.submit(rollout + 1, self.module.trainer.global_step, ahead=True)
+        return report
+
+    def settle(self) -> None:
+        """See :meth:`Collector.settle`."""
+        self._collector.settle()
+
+    def _fill_buffer(self, rollout: int) -> RolloutReport:
+        module, update = self.module, self.module.trainer.global_step
         self._collector.submit(rollout, update)
         collected = self._collector.wait(rollout)
         with collected.timed("collect"):
@@ -230,22 +240,30 @@ class Session:
             shares_prompts=module.policy.shares_prompts,
         )
 
-    def _freeze_reference(self) -> None:
-        """The policy of now is the reference: written once, and named by its hash in every checkpoint."""
-        policy, trainer = self.module.policy, self.module.trainer
-        policy.freeze_reference()
-        state = policy.reference_state()
-        if state is None:
-            return
-        path = run_folder(trainer) / NAME
-        digest = write_reference(path, state) if world.rank() == 0 else ""
-        self.committed.reference = {"path": str(path.absolute()), "sha256": world.gather(digest)[0]}
-
     @profiling.during(profiling.FORWARD)
     def micro_batch_loss(self, item: WorkItem, statistics: UpdateStatistics) -> Tensor | None:
         """The loss of a work item, with gradient; ``None`` where its update needs fewer micro-batches."""
+        policy = self.module.policy
+        if is_sharded(policy):  # a pass is one of all processes
+            has_work = self._has_work(item)
+            if not any(world.gather(has_work)):
+                return None
+            if not has_work:
+                return idle_pass(policy, self.objective.functionals)
+        return self._loss(item, statistics)
+
+    def _has_work(self, item: WorkItem) -> bool:
+        """Whether this rank has rows in the micro-batch of a work item."""
         if item.stage == "warmup":
-            return self._warmup_loss(item, statistics)
+            return self._warmup is not None and self._warmup.rows_of(item.micro_batch) is not None
+        if item.micro_batch >= self._grpo_micro_batches:
+            return self._beside.has_rows(item.micro_batch - self._grpo_micro_batches)
+        return self.buffer is not None and item.micro_batch < len(self.buffer.plans[item.update].micro_batches)
+
+    def _loss(self, item: WorkItem, statistics: UpdateStatistics) -> Tensor | None:
+        if item.stage == "warmup":
+            assert self._warmup is not None
+            return self._warmup.warmup_loss(item.micro_batch, statistics)
         assert self.buffer is not None
         if item.micro_batch >= self._grpo_micro_batches:
             return self._beside.loss(item.micro_batch - self._grpo_micro_batches, statistics)
@@ -254,15 +272,6 @@ class Session:
             return None
         count_silent(self.buffer, [self.buffer.plans[item.update].micro_batches[item.micro_batch]])
         return self.objective(self.module.policy, micro, statistics, self._beside.left_for_grpo)
-
-    def _warmup_loss(self, item: WorkItem, statistics: UpdateStatistics) -> Tensor | None:
-        assert self._warmup is not None
-        if (rows := self._warmup.rows_of(item.micro_batch)) is None:
-            return None
-        loss = self._warmup.value(rows)
-        statistics.count(len(rows), int(rows.trainable_S.sum()))
-        statistics.total("warmup/loss", loss)
-        return loss
 
     def _adapt_kl(self, collected: Collected) -> None:
         """Move the coefficient of a KL in the reward by what the rollout has paid."""

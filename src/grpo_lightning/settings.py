@@ -22,14 +22,18 @@ class Generation:
         stop: Texts that end a turn as soon as they are written; they stay part of it.
         mask_truncated: Leave rows that met a limit out of the loss and of its normalisers. They stay in their group's
             statistics.
+        rollouts_ahead: 1: the next rollout is sampled while this one trains, with the weights from before it; for an engine
+            with weights of its own, and with a correction. 0: each rollout is sampled with the weights of its start.
     """
 
     max_new_tokens: int = 256
     stop: list[str] = field(default_factory=list)
     mask_truncated: bool = False
+    rollouts_ahead: int = 0
 
     def __post_init__(self) -> None:
         require_range("max_new_tokens", self.max_new_tokens, low=1)
+        require_range("rollouts_ahead", self.rollouts_ahead, low=0, high=1)
         require(all(self.stop), "stop", self.stop, "holds an empty text", "remove it")
 
 

@@ -107,6 +107,12 @@ class Rollouts:
             changed["support"] = self.support.select(steps)
         return replace(self, **changed)
 
+    def without_unused_prompts(self) -> Rollouts:
+        """The same rows; prompts that none of them has are left out, and so are their further inputs."""
+        used, prompt_R = torch.unique(self.prompt_R, return_inverse=True)
+        extras = {name: each.select(used) for name, each in self.extras.items()}
+        return replace(self, prompts=self.prompts.select(used), prompt_R=prompt_R, extras=extras)
+
     @staticmethod
     def cat(parts: Sequence[Rollouts]) -> Rollouts:
         """The rows of all ``parts``, in order; their prompts are laid end to end and ``prompt_R`` is moved along."""

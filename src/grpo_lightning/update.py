@@ -149,8 +149,9 @@ def stage_learning_rate(optimizer: Any, rate: float | None) -> Iterator[None]:
 
 
 def untouched(module: Any) -> Tensor:
-    """A zero whose gradient is zero: alone, of nothing; on several ranks, of every parameter, since they wait for it."""
-    if world.world_size() == 1:
+    """A zero whose gradient is zero: alone, or sharded, of nothing; on several ranks that wait for it, of every parameter."""
+    sharded = any(hasattr(parameter, "full_tensor") for parameter in module.parameters())
+    if sharded or world.world_size() == 1:
         return torch.zeros((), device=module.device, requires_grad=True)
     parts = [parameter.reshape(-1)[:0].sum() for parameter in module.parameters() if parameter.requires_grad]
     return torch.stack(parts).sum()

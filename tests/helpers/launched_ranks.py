@@ -33,13 +33,29 @@ def run_ranks(
     Raises:
         TimeoutError: If one has not ended after ``seconds``; all are killed, with all that they started.
     """
+    commands = [[sys.executable, *words] for _ in environments]
+    return run_commands(commands, seconds=seconds, environments=environments, folder=folder)
+
+
+def run_commands(
+    commands: Sequence[Sequence[str]],
+    *,
+    seconds: float,
+    environments: Sequence[Mapping[str, str]] | None = None,
+    folder: Path | None = None,
+) -> list[subprocess.CompletedProcess[str]]:
+    """Run commands at the same time, and wait for all of them.
+
+    Raises:
+        TimeoutError: If one has not ended after ``seconds``; all are killed, with all that they started.
+    """
     places = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
     base = os.environ | {"PYTHONPATH": places, "OMP_NUM_THREADS": "1"}
     processes = [
         # A session of its own, so that nothing of it is left when it hangs.
-        subprocess.Popen([sys.executable, *words], env=base | dict(variables), cwd=folder, text=True,
+        subprocess.Popen(list(command), env=base | dict(variables), cwd=folder, text=True,
                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
-        for variables in environments
+        for command, variables in zip(commands, environments or [{}] * len(commands), strict=True)
     ]  # fmt: skip
     end = time.monotonic() + seconds
     done = []
@@ -48,7 +64,7 @@ def run_ranks(
             output, error = process.communicate(timeout=max(end - time.monotonic(), 0.1))
             done.append(subprocess.CompletedProcess(process.args, process.returncode, output, error))
     except subprocess.TimeoutExpired as late:
-        raise TimeoutError(f"{words} did not end in {seconds} s") from late
+        raise TimeoutError(f"{commands[0]} did not end in {seconds} s") from late
     finally:
         for process in processes:
             if process.poll() is None:

@@ -52,6 +52,7 @@ def rollout_report(rollout: int = 0, update: int = 0, *, shift: float = 0.0) -> 
         groups_redrawn=5,
         prompt_steps=30,
         sampled_steps=60,
+        staleness=3,
         seconds={"generate": 0.5, "reward": 0.25, "score": 0.125, "collect": 1.0},
         samples=[sample(member=0), sample(member=1, reward=None)],
         kl_R=torch.arange(10, dtype=torch.float64) / 8,

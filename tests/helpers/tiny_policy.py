@@ -106,6 +106,18 @@ class WideNorms(CausalLM):
         if self.dtype == torch.float64:
             widen_norms(self.causal_lm)
 
+    @override
+    def outline(self) -> None:
+        super().outline()
+        if self.dtype == torch.float64:
+            widen_norms(self.causal_lm)
+
+    @override
+    def freeze_reference(self) -> None:
+        super().freeze_reference()
+        for reference in self._reference if self.dtype == torch.float64 else []:
+            widen_norms(reference)
+
 
 def widen_norms(model: torch.nn.Module) -> None:
     """Let Llama's norms compute in the type of their input: they round to float32, also on the way back, and what is added up

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from lightning.pytorch import Callback, Trainer
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 
 from grpo_lightning import GRPODataModule, GRPOModule, create
 from grpo_lightning.policies.causal_lm import CausalLM
@@ -27,8 +28,13 @@ def spread(completions: Sequence[str]) -> list[float]:
     return [sum(index * ord(letter) for index, letter in enumerate(text, 1)) % 17 / 16 for text in completions]
 
 
+def unsharded(tensor: Tensor) -> Tensor:
+    """The whole of what may be one rank's part; a collective."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
 class Watch(Callback):
-    """Keeps what each update was made of, and the weights after it."""
+    """Keeps what each update was made of, its gradient, and the weights after it."""
 
     def __init__(self) -> None:
         self.reports: list[UpdateReport] = []
@@ -36,6 +42,13 @@ class Watch(Callback):
         self.rollouts: list[Rollouts] = []
         self.weights: list[dict[str, Tensor]] = []
         self.optimizer_states: list[dict[int, dict[str, Tensor]]] = []
+        self.gradients: list[dict[str, Tensor]] = []
+
+    def on_before_optimizer_step(
+        self, trainer: Trainer, pl_module: GRPOModule, optimizer: torch.optim.Optimizer
+    ) -> None:  # type: ignore[override]
+        trained = [(name, each.grad) for name, each in pl_module.policy.named_parameters()]
+        self.gradients.append({name: unsharded(grad).clone() for name, grad in trained if grad is not None})
 
     def on_train_start(self, trainer: Trainer, pl_module: GRPOModule) -> None:  # type: ignore[override]
         self._keep(trainer, pl_module)
@@ -53,10 +66,10 @@ class Watch(Callback):
             self._keep(trainer, pl_module)
 
     def _keep(self, trainer: Trainer, module: GRPOModule) -> None:
-        self.weights.append({name: each.detach().clone() for name, each in module.policy.named_parameters()})
+        self.weights.append({name: unsharded(each.detach()).clone() for name, each in module.policy.named_parameters()})
         state = trainer.optimizers[0].state_dict()["state"]
         self.optimizer_states.append(
-            {i: {k: torch.as_tensor(v).clone() for k, v in s.items()} for i, s in state.items()}
+            {i: {k: unsharded(torch.as_tensor(v)).clone() for k, v in s.items()} for i, s in state.items()}
         )
 
     def change(self, update: int) -> dict[str, Tensor]:
@@ -95,6 +108,7 @@ def fit(
     max_steps: int = 1,
     data: GRPODataModule | None = None,
     ranks: int = 1,
+    strategy: Any = "",
     **trainer: Any,
 ) -> Watch:
     """Train and watch. Each of several ``ranks`` is a process that was started by someone else."""
@@ -105,7 +119,7 @@ def fit(
     Trainer(
         accelerator="cpu",
         devices=ranks,
-        strategy="ddp" if ranks > 1 else "auto",
+        strategy=strategy or ("ddp" if ranks > 1 else "auto"),
         max_steps=max_steps,
         default_root_dir=folder,
         logger=False,

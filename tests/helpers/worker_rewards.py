@@ -68,7 +68,7 @@ class Working(Reward):
 
     def fills_the_pipe(self) -> int:
         """Writes to every pipe that it finds open, as a confused library might."""
-        for descriptor in range(3, 30):
+        for descriptor in range(3, 256):
             try:
                 os.write(descriptor, b"\x00" * 7 + b"\x04oops")
             except OSError:

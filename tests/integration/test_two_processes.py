@@ -22,8 +22,12 @@ SETTINGS = [
 ]
 
 
-def _weights(folder: Path, *words: str) -> dict[str, torch.Tensor]:
-    command = [sys.executable, "-m", "grpo_lightning", "fit", "--config", str(CONFIG), "--run_folder", str(folder)]
+START = [sys.executable]
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+
+
+def _weights(folder: Path, *words: str, start: list[str] = START) -> dict[str, torch.Tensor]:
+    command = [*start, "-m", "grpo_lightning", "fit", "--config", str(CONFIG), "--run_folder", str(folder)]
     # Lightning keeps SIGTERM for itself inside a collective: only SIGKILL ends a run that waits for ever.
     run = subprocess.Popen(
         [*command, *SETTINGS, *words], env=os.environ | {"OMP_NUM_THREADS": "1"}, start_new_session=True,
@@ -41,13 +45,22 @@ def _weights(folder: Path, *words: str) -> dict[str, torch.Tensor]:
 
 @pytest.mark.slow
 @pytest.mark.multiprocess
-@pytest.mark.parametrize("aggregation", ["token_mean", "sequence_mean_token_mean"])
-def test_two_processes_train_what_one_trains(aggregation: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("aggregation", "strategy", "started"),
+    [
+        ("token_mean", "ddp", START),
+        ("sequence_mean_token_mean", "ddp", START),
+        ("sequence_mean_token_mean", "fsdp2", TORCHRUN),
+    ],
+    ids=["ddp-token_mean", "ddp", "fsdp2-torchrun"],
+)
+def test_two_processes_train_what_one_trains(
+    aggregation: str, strategy: str, started: list[str], tmp_path: Path
+) -> None:
     # Five groups on two ranks in two updates: uneven, and some rank may have nothing to do in an update.
     one = _weights(tmp_path / "one", "--model.aggregation", aggregation)
-    two = _weights(
-        tmp_path / "two", "--model.aggregation", aggregation, "--trainer.devices=2", "--trainer.strategy=ddp"
-    )
+    words = ["--model.aggregation", aggregation, "--trainer.devices=2", "--trainer.strategy", strategy]
+    two = _weights(tmp_path / "two", *words, start=started)
     start = _weights(tmp_path / "start", "--trainer.max_steps=2")
     moved = torch.cat([(one[name] - start[name]).flatten() for name in one])
     apart = torch.cat([(one[name] - two[name]).flatten() for name in one])

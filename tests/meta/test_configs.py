@@ -69,7 +69,7 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> Registry:
         if missing(about):
             continue
         monkeypatch.syspath_prepend(project.parent / "src")
-        for name, module in about["entry-points"]["grpo_lightning"].items():
+        for name, module in about["entry-points"].get("grpo_lightning", {}).items():
             plugins.register(name, import_module(module), about["name"], about["version"])
     found = Registry(plugins)
     assert found.failures == []

@@ -26,6 +26,7 @@ def rollout_metrics(report: RolloutReport) -> dict[str, float]:
         **_rows(report),
         **_completions(table),
         **_costs(report),
+        "rollout/staleness": float(report.staleness),
     }
 
 

@@ -1,4 +1,4 @@
-"""What a run does with its rewards when it ends, however it ends."""
+"""What a run does with its rewards and its engine when it ends, however it ends."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing_extensions import override
 
 
 class RunEnd(Callback):
-    """Ends what rewards have started, and lets every rank hear what went wrong on one in ``predict``."""
+    """Ends what rewards and engines have started, and lets every rank hear what went wrong on one in ``predict``."""
 
     @override
     def on_predict_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -29,3 +29,4 @@ def _close(module: LightningModule) -> None:
     session: Any = getattr(module, "session", None)  # there is none where its making failed
     if session is not None:
         session.firewall.close()
+        session.module.engine.close()

@@ -10,10 +10,20 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 from typing_extensions import override
 
-from grpo_lightning.errors import ConfigError
+from grpo_lightning.errors import ConfigError, PreemptedError
+from grpo_lightning.strategies.checkpoint_files import raise_not_saved
 
 
-class LastCheckpoint(ModelCheckpoint):
+class _Told(ModelCheckpoint):
+    """Stops every process when a checkpoint cannot be written."""
+
+    @override
+    def _save_checkpoint(self, trainer: Trainer, filepath: str) -> None:
+        super()._save_checkpoint(trainer, filepath)
+        raise_not_saved(trainer)
+
+
+class LastCheckpoint(_Told):
     """Keeps ``last.ckpt``: every few updates, at the end, and when a run is stopped.
 
     Args:
@@ -45,15 +55,18 @@ class LastCheckpoint(ModelCheckpoint):
 
     @override
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
-        # Sharded strategies save together: where one rank fails alone, the others would wait for it for ever.
-        alone = isinstance(trainer.strategy, SingleDeviceStrategy | DDPStrategy)
+        # Sharded strategies save together: where one rank fails alone, the others would wait for it for ever. What stops all
+        # of them at one place is no such failure.
+        together = isinstance(trainer.strategy, SingleDeviceStrategy | DDPStrategy) or isinstance(
+            exception, PreemptedError
+        )
         self.save_on_exception = (
-            self._began and alone and trainer.global_step > 0 and not isinstance(exception, ConfigError)
+            self._began and together and trainer.global_step > 0 and not isinstance(exception, ConfigError)
         )
         super().on_exception(trainer, pl_module, exception)
 
 
-class BestCheckpoint(ModelCheckpoint):
+class BestCheckpoint(_Told):
     """Keeps ``best.ckpt``: the state of the validation at which a metric was highest.
 
     Args:

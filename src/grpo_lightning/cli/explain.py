@@ -9,15 +9,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from jsonargparse import ArgumentError
-from lightning.pytorch.cli import LightningArgumentParser
-
 from grpo_lightning.cli.arguments import Arguments, parse_arguments
-from grpo_lightning.cli.configuration import configure
-from grpo_lightning.cli.lightning_cli import our_error
-from grpo_lightning.cli.locate import default_config, plan
-from grpo_lightning.cli.noise import quiet_lightning
-from grpo_lightning.cli.run import TARGETS
+from grpo_lightning.cli.configured_module import configured_module
 from grpo_lightning.cli.run_folder import newest_run
 from grpo_lightning.cli.run_settings import RunSettings
 from grpo_lightning.errors import ConfigError
@@ -25,7 +18,6 @@ from grpo_lightning.explanation import explain
 from grpo_lightning.explanation.page import latex, page
 from grpo_lightning.explanation.signal import pass_rates_seen, signal_line
 from grpo_lightning.module import GRPOModule
-from grpo_lightning.registry import registry
 
 USUAL_RATES = (0.05, 0.25, 0.5, 0.75, 0.95)
 FORMATS = ("text", "latex", "json")
@@ -61,7 +53,8 @@ def run(words: Sequence[str]) -> int:
         raise ConfigError("format", form, "is no format", "set text, latex or json")
     if run_folder is not None and not Path(run_folder).is_dir():
         raise ConfigError("run", run_folder, "does not exist", "give the folder of a run")
-    module = _module(arguments)
+    # An overlay can be explained by itself: it need not say what is trained, on which data and how long.
+    module, _ = configured_module(arguments, complete=True)
     explanation = explain(module)
     if form == "latex":
         sys.stdout.write(latex(explanation) + "\n")
@@ -81,35 +74,6 @@ def _own(arguments: Arguments, name: str) -> str | None:
     found = [setting for setting in arguments.settings if setting.path == (name,)]
     arguments.settings = [setting for setting in arguments.settings if setting.path != (name,)]
     return str(found[-1].value) if found else None
-
-
-def _module(arguments: Arguments) -> GRPOModule:
-    quiet_lightning()
-    for path in arguments.configs:
-        sys.path.append(str(path.absolute().parent))
-    configuration = configure(_completed(plan("fit", arguments).config), "fit", TARGETS, registry())
-    parser = LightningArgumentParser(exit_on_error=False)
-    parser.add_lightning_class_args(GRPOModule, "model")
-    try:
-        config = parser.parse_object({"model": configuration.config["model"]})
-        return parser.instantiate_classes(config)["model"]  # type: ignore[no-any-return]
-    except (ArgumentError, ValueError, TypeError) as error:
-        raise our_error(error) from error
-
-
-def _completed(config: dict[str, Any]) -> dict[str, Any]:
-    """A configuration with what the equation does not depend on, or cannot be without, taken from the embedded run.
-
-    So an overlay can be explained by itself: it need not say what is trained, on which data and how long.
-    """
-    embedded = default_config()
-    completed = {**config}
-    for section, settings in (("trainer", ("max_steps",)), ("model", ("policy", "rewards")), ("data", ("train",))):
-        given = config.get(section)
-        if given is None or isinstance(given, dict):
-            missing = {name: embedded[section][name] for name in settings if name not in (given or {})}
-            completed[section] = {**missing, **(given or {})}
-    return completed
 
 
 def _title(arguments: Arguments) -> str:

@@ -42,17 +42,17 @@ def run(arguments: Namespace) -> int:
 
 def load_policy(config: dict[str, Any], checkpoint: Path) -> Any:
     """The policy of a run's saved configuration, with the weights of one of its checkpoints, on the CPU."""
-    import torch
     from jsonargparse import ArgumentParser as ClassParser
 
     from grpo_lightning.policies.base import Policy
+    from grpo_lightning.strategies.checkpoint_files import CheckpointFiles
 
     parser = ClassParser(exit_on_error=False)
     parser.add_subclass_arguments(Policy, "policy")
     policy = parser.instantiate_classes(parser.parse_object({"policy": config["model"]["policy"]})).policy
     policy.prepare()
     policy.load()
-    state = torch.load(checkpoint, map_location="cpu", weights_only=True)["state_dict"]
+    state = CheckpointFiles().load_checkpoint(checkpoint, weights_only=True)["state_dict"]
     policy.load_state_dict(
         {name.removeprefix(_PREFIX): value for name, value in state.items() if name.startswith(_PREFIX)}
     )

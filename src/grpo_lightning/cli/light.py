@@ -35,7 +35,16 @@ def commands(known: Registry) -> dict[str, Command]:
     }
     for plugin, added in known.source.call_each("grpo_register_commands"):
         for name, command in dict(added or {}).items():
-            if name in found or name in ("fit", "validate", "test", "predict", "explain", "help"):
+            if name in found or name in (
+                "fit",
+                "validate",
+                "test",
+                "predict",
+                "explain",
+                "plan",
+                "verify-resume",
+                "help",
+            ):
                 known.source.fail(plugin, f"its command {name!r} has the name of another one")
             else:
                 found[name] = command

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jsonargparse import ArgumentError
 from lightning.fabric.utilities.exceptions import MisconfigurationException
-from lightning.pytorch import Trainer
+from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.accelerators import CPUAccelerator
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
 from typing_extensions import override
@@ -36,6 +36,7 @@ class RunCLI(LightningCLI):
         resumed: Whether ``fit`` continues what the folder holds.
         predictions: Writer of what ``predict`` returns.
         header: Line that says what is run.
+        beside: Callbacks beside those of the configuration.
 
     Raises:
         ConfigError: If Lightning refuses what our checks let pass.
@@ -51,9 +52,10 @@ class RunCLI(LightningCLI):
         resumed: bool = False,
         predictions: PredictionWriter | None = None,
         header: str = "",
+        beside: Sequence[Callback] = (),
     ) -> None:
         self.command, self.folder, self.settings, self.resumed = command, folder, configuration.settings, resumed
-        self.header = header
+        self.header, self.beside = header, beside
         self.predictions, self.given = predictions, configuration.config["trainer"]
         kept = {name: configuration.config[name] for name in KEPT if name in configuration.config}
         kept["plugins"] = registry().source.versions()
@@ -96,6 +98,7 @@ class RunCLI(LightningCLI):
         own.insert(0, Header(self.header, registry(), {} if loads else self.settings.plugins or {}))
         if self.predictions:
             own.append(self.predictions)
+        own.extend(self.beside)
         self.trainer_defaults = {**self.trainer_defaults, "callbacks": own}
         try:
             trainer = super().instantiate_trainer(logger=loggers, default_root_dir=str(self.folder.path), **kwargs)

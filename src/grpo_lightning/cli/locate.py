@@ -24,6 +24,8 @@ from grpo_lightning.cli.yaml_text import load_file
 from grpo_lightning.compat import compat
 from grpo_lightning.errors import ConfigError
 
+AUTO = "auto"
+"""In place of a checkpoint: the last one there is, or a new run."""
 EMBEDDED = "default"
 """In place of a file: the embedded run, to lay others over."""
 
@@ -52,7 +54,7 @@ def plan(command: str, arguments: Arguments) -> Plan:
             given[setting.path[0]] = setting.value
     runs_folder = Path(_text(given, "runs_folder") or RunSettings.runs_folder)
     if command == "fit":
-        folder, checkpoint = _continued(_text(given, "resume"), runs_folder)
+        folder, checkpoint = _continued(_text(given, "resume"), _text(given, "run_folder"), runs_folder)
         if not arguments.configs:
             embedded, written = ({}, load_file(folder.config)) if folder else (default_config(), {})
         config = _with_preset(embedded, written, arguments)
@@ -121,10 +123,13 @@ def _text(given: dict[str, Any], name: str) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _continued(resume: str | None, runs_folder: Path) -> tuple[RunFolder | None, Path | None]:
+def _continued(resume: str | None, run_folder: str | None, runs_folder: Path) -> tuple[RunFolder | None, Path | None]:
     if resume is None:
         return None, None
-    if resume == "auto":
+    if resume == AUTO and run_folder is not None:
+        named = RunFolder(Path(run_folder))
+        return (named, named.last) if named.config.exists() and named.last.exists() else (None, None)
+    if resume == AUTO:
         newest = newest_run(runs_folder)
         return (newest, _last(newest)) if newest else (None, None)
     path = Path(resume)
@@ -181,16 +186,16 @@ def new_place(settings: RunSettings) -> Place:
     inherited = inherited_run_folder()
     if inherited:
         return Place(inherited, new=False)
-    rank = _rank_from_outside()
+    rank, again = _rank_from_outside(), settings.resume == AUTO
     if rank is None:
         if settings.run_folder:
-            return Place(claim_run_folder(Path(settings.run_folder)), new=True)
+            return Place(claim_run_folder(Path(settings.run_folder), again=again), new=True)
         return Place(create_run_folder(Path(settings.runs_folder)), new=True)
     if not settings.run_folder:
         raise ConfigError("run_folder", None, "is missing for processes that something else has started",
                           "set it, the same for all of them")  # fmt: skip
     if rank == 0:
-        return Place(claim_run_folder(Path(settings.run_folder)), new=True)
+        return Place(claim_run_folder(Path(settings.run_folder), again=again), new=True)
     return Place(RunFolder(Path(settings.run_folder)), new=False)
 
 

@@ -20,8 +20,13 @@ TRAINER_COMMANDS = {
     "predict": "write completions of the newest run as JSONL",
 }
 
-EXPLAIN = "explain"
-EXPLAIN_SUMMARY = "the equation that a configuration optimises, its papers and its contradictions"
+EXPLAIN, PLAN, VERIFY_RESUME = "explain", "plan", "verify-resume"
+SETTINGS_COMMANDS = {
+    EXPLAIN: "the equation that a configuration optimises, its papers and its contradictions",
+    PLAN: "memory of each process and tokens of a step, before anything is launched",
+    VERIFY_RESUME: "kill a run at several moments, go on with it, and compare it with one that was left alone",
+}
+"""They take the words of ``fit``."""
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -35,9 +40,14 @@ def main(words: Sequence[str] | None = None) -> int:
     """
     # torch reads it when it first asks for memory: large pages, or every tensor of a pass is paid for page by page.
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
+    return failed(lambda: _dispatch(list(sys.argv[1:] if words is None else words)))
+
+
+def failed(command: Callable[[], int]) -> int:
+    """The exit code of a command; what it raises is told in one line."""
     debug = os.environ.get(DEBUG, "") not in ("", "0")
     try:
-        return _dispatch(list(sys.argv[1:] if words is None else words))
+        return command()
     except KeyboardInterrupt:
         if debug:
             raise
@@ -97,9 +107,17 @@ def _dispatch(words: list[str]) -> int:
         from grpo_lightning.cli.explain import run as run_explain
 
         return run_explain(rest)
+    if command == PLAN:
+        from grpo_lightning.cli.plan import run as run_plan
+
+        return run_plan(rest)
+    if command == VERIFY_RESUME:
+        from grpo_lightning.cli.verify_resume import run as run_verify_resume
+
+        return run_verify_resume(rest)
     light = _light_commands()
     if command not in light:
-        fix = near_matches(command, [*TRAINER_COMMANDS, EXPLAIN, *light])
+        fix = near_matches(command, [*TRAINER_COMMANDS, *SETTINGS_COMMANDS, *light])
         raise ConfigError("command", command, "is no command", fix)
     return light[command](rest)
 
@@ -113,7 +131,7 @@ def _light_commands() -> dict[str, Callable[[list[str]], int]]:
 def _overview() -> str:
     from grpo_lightning.cli.light import summaries
 
-    commands = {**TRAINER_COMMANDS, EXPLAIN: EXPLAIN_SUMMARY, **summaries()}
+    commands = {**TRAINER_COMMANDS, **SETTINGS_COMMANDS, **summaries()}
     width = max(map(len, commands))
     lines = [f"  {name:<{width}}  {summary}" for name, summary in commands.items()]
     return "\n".join(

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 import yaml
 from lightning.fabric.utilities.exceptions import MisconfigurationException
-from lightning.pytorch import Trainer
+from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.loggers import WandbLogger
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 
@@ -26,22 +26,25 @@ from grpo_lightning.cli.lightning_cli import RunCLI, our_error
 from grpo_lightning.cli.locate import Place, Plan, new_place, plan
 from grpo_lightning.cli.noise import quiet_lightning
 from grpo_lightning.cli.predictions import PredictionWriter
-from grpo_lightning.cli.run_folder import ENVIRONMENT
+from grpo_lightning.cli.run_folder import ENVIRONMENT, inherited_run_folder
+from grpo_lightning.cli.slurm import requeue
 from grpo_lightning.data.datamodule import GRPODataModule
-from grpo_lightning.errors import ConfigError
+from grpo_lightning.errors import ConfigError, PreemptedError
 from grpo_lightning.module import GRPOModule
 from grpo_lightning.registry import registry
+from grpo_lightning.strategies.sharded_folder import read_rest
 
 TARGETS = Targets(Trainer, GRPOModule, GRPODataModule)
 
 
-def run(command: str, words: Sequence[str], targets: Targets = TARGETS) -> int:
+def run(command: str, words: Sequence[str], targets: Targets = TARGETS, callbacks: Sequence[Callback] = ()) -> int:
     """Run one command that needs a Trainer.
 
     Args:
         command: ``fit``, ``validate``, ``test`` or ``predict``.
         words: What follows it on the command line.
         targets: The classes to configure.
+        callbacks: Callbacks of ``fit`` beside those that it is configured with.
 
     Returns:
         The exit code: 0, or 128 and the number of the signal that stopped the run.
@@ -63,11 +66,11 @@ def run(command: str, words: Sequence[str], targets: Targets = TARGETS) -> int:
         sys.stdout.write(yaml.safe_dump(configuration.config, sort_keys=False, allow_unicode=True))
         return 0
     if command == "fit":
-        return _fit(planned, configuration, targets)
+        return _fit(planned, configuration, targets, callbacks)
     return _evaluate(command, planned, configuration, targets)
 
 
-def _fit(planned: Plan, configuration: Configuration, targets: Targets) -> int:
+def _fit(planned: Plan, configuration: Configuration, targets: Targets, callbacks: Sequence[Callback]) -> int:
     if planned.checkpoint is not None:
         _check_unfinished(planned.checkpoint, configuration)
     place = Place(planned.folder, new=False) if planned.folder else new_place(configuration.settings)
@@ -75,7 +78,7 @@ def _fit(planned: Plan, configuration: Configuration, targets: Targets) -> int:
     try:
         resumed = planned.folder is not None
         header = f"run {place.folder.path}" + (f", continued from {planned.checkpoint}" if planned.checkpoint else "")
-        cli = RunCLI("fit", configuration, targets, place.folder, resumed=resumed, header=header)
+        cli = RunCLI("fit", configuration, targets, place.folder, resumed=resumed, header=header, beside=callbacks)
         return _call(cli, "fit", planned.checkpoint)
     except (ConfigError, MisconfigurationException):
         # A run that never began leaves nothing behind.
@@ -89,8 +92,9 @@ def _fit(planned: Plan, configuration: Configuration, targets: Targets) -> int:
 def _check_unfinished(checkpoint: Path, configuration: Configuration) -> None:
     """Refuse to go on with a run that has taken all its updates, before any of its files is touched."""
     if checkpoint.is_dir():
-        return
-    taken = torch.load(checkpoint, map_location="cpu", weights_only=True, mmap=True)["global_step"]
+        taken = read_rest(checkpoint)["global_step"]
+    else:
+        taken = torch.load(checkpoint, map_location="cpu", weights_only=True, mmap=True)["global_step"]
     most = (configuration.config.get("trainer") or {}).get("max_steps")
     if isinstance(most, int) and 0 < most <= taken:
         raise ConfigError("trainer.max_steps", most, f"is reached: {checkpoint} has taken {taken} updates",
@@ -119,6 +123,13 @@ def _call(cli: RunCLI, command: str, checkpoint: Path | None) -> int:
             getattr(cli.trainer, command)(cli.model, datamodule=cli.datamodule, ckpt_path=path, **extra)
         except MisconfigurationException as error:
             raise our_error(error) from error
+        except PreemptedError as stopped:
+            if cli.trainer.is_global_zero:
+                _say_stopped(cli, command)
+                requeue(stopped.signum)
+            elif inherited_run_folder():
+                return 0  # Lightning kills the process that started this one if this one seems to have failed
+            return 128 + stopped.signum
         except SystemExit as leaving:  # how Lightning ends after Ctrl-C, and after SIGTERM
             if not cli.trainer.interrupted:
                 raise

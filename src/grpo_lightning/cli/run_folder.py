@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from grpo_lightning.atomic_files import complete
 from grpo_lightning.errors import ConfigError
 
 ENVIRONMENT = "GRPO_LIGHTNING_RUN_FOLDER"
@@ -30,13 +31,13 @@ class RunFolder:
 
     @property
     def last(self) -> Path:
-        """Its newest checkpoint."""
-        return self.checkpoints / "last.ckpt"
+        """Its newest checkpoint: a file, or a folder of all processes' parts."""
+        return complete(self.checkpoints / "last.ckpt")
 
     @property
     def best(self) -> Path:
         """Its best checkpoint by validation."""
-        return self.checkpoints / "best.ckpt"
+        return complete(self.checkpoints / "best.ckpt")
 
     def checkpoint(self) -> Path | None:
         """The best checkpoint, or else the last; ``None`` before the first."""
@@ -57,14 +58,19 @@ def create_run_folder(runs_folder: Path) -> RunFolder:
         return RunFolder(folder)
 
 
-def claim_run_folder(path: Path) -> RunFolder:
+def claim_run_folder(path: Path, *, again: bool = False) -> RunFolder:
     """Use a folder that the user names, which must not hold another run.
+
+    Args:
+        path: The folder.
+        again: It may hold one that has no checkpoint: a run that ended before its first one starts over.
 
     Raises:
         ConfigError: If it holds one.
     """
     folder = RunFolder(path)
-    if folder.config.exists() or folder.checkpoints.exists():
+    over = again and folder.checkpoint() is None
+    if not over and (folder.config.exists() or folder.checkpoints.exists()):
         raise ConfigError("run_folder", str(path), "holds a run already", f"choose another, or --resume {path}")
     try:
         path.mkdir(parents=True, exist_ok=True)

@@ -37,8 +37,10 @@ class _EvaluationLoader:
     def __init__(self, dataset: str, size: int, batch: int) -> None:
         own = world.block(size)
         self.batches = [EvaluationBatch(dataset, list(own)[i : i + batch]) for i in range(0, len(own), batch)]
-        # A rank without prompts must come to the reports too, and Lightning leaves a loop without batches out.
-        self.batches = self.batches or [EvaluationBatch(dataset, [])]
+        # Ranks come equally often, also those without prompts: they report together, and where weights are sharded a batch
+        # begins together.
+        most = max(1, -(-max(len(world.block(size, rank)) for rank in range(world.world_size())) // batch))
+        self.batches += [EvaluationBatch(dataset, [])] * (most - len(self.batches))
 
     def __len__(self) -> int:
         return len(self.batches)

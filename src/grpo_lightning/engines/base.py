@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -89,3 +89,23 @@ class Engine(Component, ABC):
     @abstractmethod
     def generate(self, policy: Policy, request: GenerationRequest) -> Completions:
         """Complete every row of ``request``. Called without gradient, under the precision of the update."""
+
+    keeps_weights: ClassVar[bool] = False
+    """It samples with weights of its own, and is told when those of the policy have moved."""
+
+    def refresh(self, policy: Policy, version: int) -> Any:
+        """Take new weights; called on the first process, before a rollout or an evaluation, if ``keeps_weights``.
+
+        Args:
+            policy: The policy, its weights whole.
+            version: Updates that they have seen.
+
+        Returns:
+            What the engines of the other processes must know, as plain numbers, texts, lists and dicts.
+        """
+
+    def join(self, told: Any) -> None:
+        """The first process has called :meth:`refresh`, which returned ``told``; called on the others."""
+
+    def close(self) -> None:
+        """The run is over: end what the engine has started."""

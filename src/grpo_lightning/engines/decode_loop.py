@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from grpo_lightning import profiling
+from grpo_lightning import preemption, profiling
 from grpo_lightning.engines.admission import Admission, Admitted
 from grpo_lightning.engines.base import Completions, Engine, GenerationRequest
 from grpo_lightning.engines.draw import Draw, draw
@@ -114,6 +114,7 @@ def _decode(policy: Policy, request: GenerationRequest, batch: Batch, admission:
     rows: list[int] = []
     counted = _Counted(policy, request)
     while True:
+        preemption.check()
         admitted = admission.admit()
         if not admission.waits:
             batch.settle(admission.cache_tokens)

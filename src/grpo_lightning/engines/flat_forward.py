@@ -79,6 +79,8 @@ class ModelForward:
         if self._attending is not None:
             self._attending.close()
             self._attending = None
+        # It belongs to whoever runs this pass, and would keep that, with its keys and values, until Python looks for cycles.
+        self._attention = None
 
     def _attend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, *, scale: float, window: int | None

@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule
 
 from grpo_lightning.engines.lean_linear import Packed
 
@@ -21,7 +22,8 @@ _packs: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 def narrows(model: nn.Module, weights: WeightsType) -> bool:
     """Whether a model of float32 weights is to be run in bfloat16: if so set, or if autocast does so anyway."""
     parameters = list(model.parameters())
-    if weights == "own" or not parameters or any(hasattr(each, "device_mesh") for each in parameters):
+    sharded = any(isinstance(module, FSDPModule) for module in model.modules())
+    if weights == "own" or not parameters or sharded or any(hasattr(each, "device_mesh") for each in parameters):
         return False
     device = parameters[0].device.type
     by_autocast = torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device) == torch.bfloat16

@@ -11,6 +11,9 @@ from typing_extensions import override
 
 from grpo_lightning.functional.attention_pieces import Pieces, PromptRows, pieces_of
 
+PIECEWISE = {"cpu"}
+"""Devices on which attention goes piece by piece."""
+
 
 def prompt_attention(
     query: Tensor, key: Tensor, value: Tensor, parts: tuple[PromptRows, ...], *, scale: float, window: int | None = None
@@ -35,7 +38,7 @@ def prompt_attention(
         query, key, value = query.to(narrow), key.to(narrow), value.to(narrow)
     longest = max(part.prompt + max(part.rows, default=0) for part in parts)
     hides = window is not None and window < longest
-    if query.device.type != "cpu" or hides or value.shape[-1] != query.shape[-1]:
+    if query.device.type not in PIECEWISE or hides or value.shape[-1] != query.shape[-1]:
         return _repeated(query, key, value, parts, scale, window if hides else None)
     merged: Tensor = _Merged.apply(query, key, value, parts, scale)  # type: ignore[no-untyped-call]
     return merged

@@ -12,6 +12,7 @@ from torch.utils.checkpoint import checkpoint
 from grpo_lightning.errors import ConfigError
 from grpo_lightning.functional.linear import faster_linears
 from grpo_lightning.policies.attention import installed
+from grpo_lightning.policies.decoder_layers import layers
 
 
 class CheckpointedForward:
@@ -45,11 +46,9 @@ def checkpoint_layers(model: Any) -> None:
     Raises:
         ConfigError: If the model does not say which of its parts are layers.
     """
-    from transformers.modeling_layers import GradientCheckpointingLayer
-
-    layers = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
-    if not layers:
+    found = layers(model)
+    if not found:
         raise ConfigError("activation_checkpointing", True, f"does not know the layers of {type(model).__name__}",
                           "leave it out")  # fmt: skip
-    for layer in layers:
+    for layer in found:
         layer.forward = CheckpointedForward(layer.forward)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Literal
 
 from torch import Tensor, nn
+from torch.distributed.fsdp import fully_shard
 
 from grpo_lightning.component import Component
+from grpo_lightning.errors import ConfigError
 from grpo_lightning.types import Prompt, Rollouts
 
 Weights = Literal["current", "reference"]
@@ -39,6 +42,15 @@ class Policy(nn.Module, Component, ABC):
     @abstractmethod
     def load(self) -> None:
         """Build the weights. Every dropout probability is 0 from here on. Calling it again does nothing."""
+
+    def outline(self) -> None:
+        """Build what :meth:`load` builds, but for the numbers in it, without reading any: called where tensors have none.
+
+        Raises:
+            ConfigError: If the policy does not know how.
+        """
+        raise ConfigError("model.policy", self.name, "cannot be built without its weights",
+                          "measure a short run with --profile")  # fmt: skip
 
     @property
     @abstractmethod
@@ -113,6 +125,23 @@ class Policy(nn.Module, Component, ABC):
     @abstractmethod
     def load_reference(self, state: Mapping[str, Tensor]) -> None:
         """Take over a reference that was written."""
+
+    passes: Callable[[], AbstractContextManager[None]] = nullcontext
+    """Makes the block around passes without gradient that differ in number from process to process; see
+    :class:`grpo_lightning.strategies.lockstep.Lockstep`."""
+
+    @property
+    def frozen(self) -> Sequence[nn.Module]:
+        """Models beside the policy that are not trained and belong to no other module: the reference, if it is one."""
+        return ()
+
+    def shard(self, mesh: Any) -> None:
+        """Spread the weights over the processes of a mesh, by ``fully_shard`` of torch; this module is the outermost part.
+
+        Args:
+            mesh: One-dimensional ``DeviceMesh``.
+        """
+        fully_shard(self, mesh=mesh)
 
     @abstractmethod
     def export(self, folder: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -21,6 +20,7 @@ from grpo_lightning.policies import loading
 from grpo_lightning.policies.activation_checkpointing import checkpoint_layers
 from grpo_lightning.policies.addresses import resolve_address
 from grpo_lightning.policies.base import Policy, Weights
+from grpo_lightning.policies.decoder_layers import frozen_copy, gather_outermost, load_frozen, shard_layers
 from grpo_lightning.policies.dropout import disable_in_config, disable_in_modules
 from grpo_lightning.policies.layout import LAYOUTS, ModelInputs
 from grpo_lightning.policies.lora import LoRA, merge_and_reset
@@ -81,10 +81,12 @@ class CausalLM(Policy):
         self.head_logits, self.activation_checkpointing = head_logits, activation_checkpointing
         self.hub_arguments = {"revision": revision, "trust_remote_code": trust_remote_code}
         self.prepared = False
+        self.merges = 0  # how often adapters were added to the weights below them
         self.model: Any = None
         self._head_is_apart = True
         # In a list, so that the frozen copy is no submodule: not trained, not in checkpoints, not wrapped by strategies.
         self._reference: list[nn.Module] = []
+        self._mesh: Any = None
 
     @override
     def prepare(self) -> None:
@@ -102,15 +104,24 @@ class CausalLM(Policy):
         if self.model is not None:
             return
         self.prepare()
-        model = loading.load_model(self.address, self.config, self.dtype, self.attention, self.hub_arguments)
+        self._take(loading.load_model(self.address, self.config, self.dtype, self.attention, self.hub_arguments))
+        self._probe()
+        if self.activation_checkpointing:
+            checkpoint_layers(self.model)
+
+    @override
+    def outline(self) -> None:
+        self.prepare()
+        self._take(loading.outline(self.config, self.dtype, self.attention))
+        if self.activation_checkpointing:
+            checkpoint_layers(self.model)
+
+    def _take(self, model: Any) -> None:
         disable_in_modules(model)
         self.model = self.lora.apply(model) if self.lora else model
         self.model.train()
         if self.layout == "auto":
             self.layout = "packed" if "flash" in self.attention else "shared"
-        self._probe()
-        if self.activation_checkpointing:
-            checkpoint_layers(self.model)
 
     @property
     def causal_lm(self) -> Any:
@@ -252,25 +263,36 @@ class CausalLM(Policy):
             log.warning("%s cannot share a prompt between rows (%s): every row runs its own", self.address.text, fault)
 
     @override
+    def shard(self, mesh: Any) -> None:
+        self._mesh = mesh
+        shard_layers(self.model, self, mesh)
+
+    @override
     def freeze_reference(self) -> None:
         if self.lora:
             merge_and_reset(self.model)
+            self.merges += 1
             return
-        # Buffers that are views of parameters would keep a graph; a copy made without gradient has none.
-        with torch.no_grad():
-            reference = copy.deepcopy(self.model)
-        reference.requires_grad_(False)
-        self._reference = [reference]
+        self._reference = [frozen_copy(self.model, self._mesh)]
+
+    @property
+    @override
+    def frozen(self) -> Sequence[nn.Module]:
+        return self._reference
 
     @override
     def reference_state(self) -> Mapping[str, Tensor] | None:
-        return self._reference[0].state_dict() if self._reference else None
+        if not self._reference:
+            return None
+        state = self._reference[0].state_dict()
+        gather_outermost(self._reference[0])
+        return state
 
     @override
     def load_reference(self, state: Mapping[str, Tensor]) -> None:
         if not self._reference:
             self.freeze_reference()
-        self._reference[0].load_state_dict(state)
+        load_frozen(self._reference[0], state)
 
     @override
     def export(self, folder: Path) -> None:

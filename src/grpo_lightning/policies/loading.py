@@ -84,9 +84,9 @@ def load_model(
     """The model, in eval mode, with the weights of its address; an embedded one with fresh ones of the global seed."""
     from transformers import AutoModelForCausalLM
 
-    arguments: dict[str, Any] = {"dtype": dtype} | ({} if attention == "auto" else {"attn_implementation": attention})
+    arguments = _arguments(dtype, attention)
     if address.embedded:
-        model = _embedded(config, arguments)
+        model = _from_config(config, arguments)
     elif address.gguf_file:
         model = _rehouse(_from_pretrained(AutoModelForCausalLM, address, hub, dtype=dtype), arguments)
     else:
@@ -96,7 +96,19 @@ def load_model(
     return model  # type: ignore[no-any-return]
 
 
-def _embedded(config: Any, arguments: Mapping[str, Any]) -> Any:
+def outline(config: Any, dtype: torch.dtype, attention: str) -> torch.nn.Module:
+    """The model of a configuration with weights that nobody has loaded: for those who only want its shapes."""
+    plain = copy.deepcopy(config)
+    if hasattr(plain, "quantization_config"):
+        del plain.quantization_config
+    return _from_config(plain, _arguments(dtype, attention))  # type: ignore[no-any-return]
+
+
+def _arguments(dtype: torch.dtype, attention: str) -> dict[str, Any]:
+    return {"dtype": dtype} | ({} if attention == "auto" else {"attn_implementation": attention})
+
+
+def _from_config(config: Any, arguments: Mapping[str, Any]) -> Any:
     from transformers import AutoModelForCausalLM
 
     try:

@@ -9,12 +9,16 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from grpo_lightning import preemption
 from grpo_lightning.rewards.abandoned import Abandoned
 from grpo_lightning.rewards.arguments import collect_arguments
 from grpo_lightning.rewards.counts import Tally
 from grpo_lightning.rewards.entry import RewardEntry
 from grpo_lightning.rewards.scores import RowResult
 from grpo_lightning.types import Episode, Prompt
+
+PATIENCE = 0.2
+"""Seconds that a run which waits for a reward takes at most to hear that it is asked to stop."""
 
 
 @dataclass
@@ -63,7 +67,8 @@ class Call:
         Raises:
             BaseException: What ends the run.
         """
-        self._done.wait()
+        while not self._done.wait(PATIENCE):
+            preemption.check()
         if self.fatal is not None:
             raise self.fatal
         return self.results

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from torch import Tensor
 
@@ -16,6 +17,15 @@ from grpo_lightning.rollout.micro_batches import micro_batches
 from grpo_lightning.rollout.statistics import UpdateStatistics
 from grpo_lightning.settings import AuxiliaryTerm
 from grpo_lightning.types import Prompt, Rollouts
+
+
+class Prompts(Protocol):
+    """A data set."""
+
+    def __len__(self) -> int: ...
+
+    def prompt(self, index: int) -> Prompt:
+        """The prompt of a row."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +41,17 @@ class AuxiliaryRows:
     seed: int
     stream: str
     """Name of the order in which rows are drawn: ``warmup``, or ``auxiliary/NAME``."""
+
+    @classmethod
+    def of(cls, sets: Sequence[Prompts], rows: int, seed: int, stream: str) -> AuxiliaryRows:
+        """The rows of some data sets, one set after the other."""
+        data = [(prompts, index) for prompts in sets for index in range(len(prompts))]
+
+        def prompt(index: int) -> Prompt:
+            prompts, row = data[index]
+            return prompts.prompt(row)
+
+        return cls(prompt, len(data), rows, seed, stream)
 
 
 @dataclass(frozen=True)
@@ -87,6 +108,15 @@ class AuxiliaryStream:
         log_probs_S = self.policy(rows)["log_prob"]
         return self.loss.terms(log_probs_S).sum() / self._batch.normaliser
 
+    def warmup_loss(self, index: int, statistics: UpdateStatistics) -> Tensor | None:
+        """The loss of micro-batch ``index`` where it is all that trains; ``None`` where the update needs fewer."""
+        if (rows := self.rows_of(index)) is None:
+            return None
+        loss = self.value(rows)
+        statistics.count(len(rows), int(rows.trainable_S.sum()))
+        statistics.total("warmup/loss", loss)
+        return loss
+
 
 class AuxiliaryStreams:
     """The auxiliary losses beside GRPO, one after the other in the micro-batches that follow GRPO's.
@@ -117,17 +147,25 @@ class AuxiliaryStreams:
 
     def loss(self, index: int, statistics: UpdateStatistics) -> Tensor | None:
         """The weighted loss of micro-batch ``index`` of those beside GRPO; ``None`` where an update needs fewer."""
+        found = self._rows_of(index)
+        if found is None:
+            return None
+        name, rows = found
+        value = self.streams[name].value(rows)
+        statistics.total(f"auxiliary/{name}/loss", value)
+        loss = self.terms[name].weight_at(self._update) * value
+        statistics.total("train/loss", loss)
+        return loss
+
+    def has_rows(self, index: int) -> bool:
+        """Whether micro-batch ``index`` of those beside GRPO has rows on this rank."""
+        return self._rows_of(index) is not None
+
+    def _rows_of(self, index: int) -> tuple[str, Rollouts] | None:
         for name, stream in self.streams.items():
             if index < stream.micro_batches:
-                weight = self.terms[name].weight_at(self._update)
-                rows = stream.rows_of(index) if weight > 0 else None
-                if rows is None:
-                    return None
-                value = stream.value(rows)
-                statistics.total(f"auxiliary/{name}/loss", value)
-                loss = weight * value
-                statistics.total("train/loss", loss)
-                return loss
+                rows = stream.rows_of(index) if self.terms[name].weight_at(self._update) > 0 else None
+                return None if rows is None else (name, rows)
             index -= stream.micro_batches
         return None
 

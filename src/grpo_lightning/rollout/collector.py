@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -16,7 +17,9 @@ from grpo_lightning.rewards.counts import RewardCounts
 from grpo_lightning.rollout import world
 from grpo_lightning.rollout.credit import Credit, rollout_steps
 from grpo_lightning.rollout.judging import Judging
-from grpo_lightning.rollout.play import Group, PlaySettings, play
+from grpo_lightning.rollout.play import Finished, Group, PlaySettings, play
+from grpo_lightning.rollout.played import Played
+from grpo_lightning.rollout.submitted import Submitted
 from grpo_lightning.rollout.table import GatheredTable, gather_table
 from grpo_lightning.types import Episode, Rollouts, RolloutTable
 
@@ -79,30 +82,49 @@ class Collector:
     ) -> None:
         self.greedy = greedy
         self.settings, self.judging, self._draw, self._group, self.groups = settings, judging, draw, group, groups
-        self._submitted: dict[int, tuple[list[tuple[str, int]], int]] = {}
+        self.submitted: Submitted | None = None
+        """The rollout that is submitted and not waited for yet."""
 
-    def submit(self, rollout: int, version: int) -> None:
-        """Draw the prompts of a rollout and let it begin, with weights that have seen ``version`` updates."""
-        self._submitted[rollout] = (self._draw(self.groups), version)
+    def submit(self, rollout: int, version: int, *, ahead: bool = False) -> None:
+        """Draw the prompts of a rollout, unless a checkpoint has them.
+
+        Args:
+            rollout: Its index.
+            version: Updates that the weights of now have seen: what is not sampled yet is sampled with them.
+            ahead: Sample this rank's part of its first round from now on, in a thread of its own.
+        """
+        if self.submitted is None:
+            self.submitted = Submitted(rollout, self._draw(self.groups), version)
+        self.submitted.version = version
+        if ahead:
+            prompts = self.submitted.prompts
+            groups = [self._group(ordinal, prompts[ordinal]) for ordinal in world.block(self.groups)]
+            self.submitted.begin(partial(self._played, groups, {"rollout": rollout, "attempt": 0, "version": version}))
+
+    def settle(self) -> None:
+        """Wait until no rank samples ahead any more; a collective where one does."""
+        if self.submitted is not None:
+            self.submitted.settle()
+            world.gather(None)
 
     def wait(self, rollout: int) -> Collected:
         """The finished rollout ``rollout``."""
-        prompts, version = self._submitted.pop(rollout)
+        submitted, self.submitted = self.submitted, None
+        assert submitted is not None
+        assert submitted.rollout == rollout
         seconds: dict[str, float] = {}
         with profiling.timed(seconds, "collect"):
-            collected = self._collect(rollout, prompts, version, seconds)
+            collected = self._collect(submitted, seconds)
         collected.seconds = seconds
         return collected
 
-    def _collect(
-        self, rollout: int, prompts: list[tuple[str, int]], version: int, seconds: dict[str, float]
-    ) -> Collected:
-        mine = list(world.block(self.groups))
+    def _collect(self, submitted: Submitted, seconds: dict[str, float]) -> Collected:
+        prompts, mine = list(submitted.prompts), list(world.block(self.groups))
         parts: dict[int, _Part] = {}
         counts: RewardCounts = {}
         todo, attempt, redrawn, sampled = mine, 0, 0, 0
         while True:
-            drawn = self._draw_groups(rollout, attempt, version, todo, prompts, seconds, counts)
+            drawn = self._draw_groups(submitted, attempt, todo, prompts, seconds, counts)
             parts.update(drawn)
             sampled += sum(int(part.rollouts.lengths_R.sum()) for part in drawn.values())
             collected = self._judge([parts[ordinal] for ordinal in mine])
@@ -130,43 +152,64 @@ class Collector:
 
     def _draw_groups(
         self,
-        rollout: int,
+        submitted: Submitted,
         attempt: int,
-        version: int,
         ordinals: Sequence[int],
         prompts: Sequence[tuple[str, int]],
         seconds: dict[str, float],
         counts: RewardCounts,
     ) -> dict[int, _Part]:
-        """Sample and score some groups of this rank."""
+        """Sample and score some groups of this rank; those of the first round may be sampled already."""
         error: Exception | None = None
         parts: dict[int, _Part] = {}
-        if ordinals:
-            groups = [self._group(ordinal, prompts[ordinal]) for ordinal in ordinals]
-            address: dict[str, Any] = {"rollout": rollout, "attempt": attempt, "version": version}
+        with self.settings.policy.passes():
             try:
-                with profiling.timed(seconds, "generate", profiling.GENERATE):
-                    rollouts, episodes = play(self.settings, groups, **address, finished=self._finished(version))
-                    greedy = None if self.greedy is None else play(self.greedy, groups, **address)
-                with profiling.timed(seconds, "reward", profiling.REWARD):
-                    stage = self.settings.stream
-                    judged = self.judging.table(rollouts, episodes, version, stage, counts)
-                    table = judged.table
-                    if greedy is not None:
-                        compared = self.judging.table(*greedy, version, stage, counts)
-                        table = judged.with_greedy(compared, self.settings.members)
-                with profiling.timed(seconds, "score"):
-                    table, credit, kl_R = self.judging.account(self.settings.policy, rollouts, table, judged.earned)
+                if ordinals:
+                    groups = [self._group(ordinal, prompts[ordinal]) for ordinal in ordinals]
+                    ahead = submitted.played() if attempt == 0 else None
+                    address = {"rollout": submitted.rollout, "attempt": attempt, "version": submitted.version}
+                    whole = self._part(groups, address, ahead, seconds, counts)
+                    parts = _split(whole, self.settings.members, ordinals)
             except Exception as raised:
                 self.judging.firewall.close()  # what was submitted of this rollout has nobody to wait for it
                 error = raised
-            else:
-                whole = _Part(rollouts, episodes, table, credit, kl_R)
-                parts = _split(whole, self.settings.members, ordinals)
         world.raise_together(error)
         return parts
 
-    def _finished(self, version: int) -> Callable[[Sequence[Episode]], None] | None:
+    def _played(self, groups: Sequence[Group], address: dict[str, Any], finished: Finished | None = None) -> Played:
+        """Sample some groups."""
+        began = time.perf_counter()
+        sampled = play(self.settings, groups, **address, finished=finished)
+        greedy = None if self.greedy is None else play(self.greedy, groups, **address)
+        return Played(sampled, greedy, time.perf_counter() - began)
+
+    def _part(
+        self,
+        groups: Sequence[Group],
+        address: dict[str, Any],
+        ahead: Played | None,
+        seconds: dict[str, float],
+        counts: RewardCounts,
+    ) -> _Part:
+        version, stage = address["version"], self.settings.stream
+        if ahead is None:
+            with profiling.phase(profiling.GENERATE):
+                played = self._played(groups, address, self._finished(version))
+        else:
+            played = ahead
+        (rollouts, episodes), greedy = played.sampled, played.greedy
+        seconds["generate"] = seconds.get("generate", 0.0) + played.seconds
+        with profiling.timed(seconds, "reward", profiling.REWARD):
+            judged = self.judging.table(rollouts, episodes, version, stage, counts)
+            table = judged.table
+            if greedy is not None:
+                compared = self.judging.table(*greedy, version, stage, counts)
+                table = judged.with_greedy(compared, self.settings.members)
+        with profiling.timed(seconds, "score"):
+            table, credit, kl_R = self.judging.account(self.settings.policy, rollouts, table, judged.earned)
+        return _Part(rollouts, episodes, table, credit, kl_R)
+
+    def _finished(self, version: int) -> Finished | None:
         """Who hears of groups that are over; nobody, where no reward can begin before all are."""
         firewall = self.judging.firewall
         if not firewall.overlaps:
@@ -230,9 +273,7 @@ def _split(part: _Part, members: int, ordinals: Sequence[int]) -> dict[int, _Par
     parts = {}
     for position, ordinal in enumerate(ordinals):
         rows = torch.arange(position * members, (position + 1) * members)
-        own = part.rollouts.select(rows)
-        prompt = own.prompts.select(own.prompt_R[:1])
-        own = replace(own, prompts=prompt, prompt_R=torch.zeros_like(own.prompt_R))
+        own = part.rollouts.select(rows).without_unused_prompts()
         parts[ordinal] = _Part(
             own,
             [part.episodes[row] for row in rows.tolist()],

@@ -8,10 +8,34 @@ from pathlib import Path
 
 from safetensors.torch import load_file, save_file
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 
 from grpo_lightning.errors import GRPOError
+from grpo_lightning.functional.sharded_tensors import gathered
+from grpo_lightning.policies.base import Policy
+from grpo_lightning.rollout import world
 
 NAME = "reference.safetensors"
+
+
+def freeze_reference(policy: Policy, path: Path) -> dict[str, str]:
+    """The policy of now is the reference: written once, and named by its hash in every checkpoint. A collective.
+
+    Args:
+        policy: The policy.
+        path: The file to write.
+
+    Returns:
+        ``path`` and ``sha256`` of the file; nothing where the reference is no weights of its own.
+    """
+    policy.freeze_reference()
+    state = policy.reference_state()
+    if state is None:
+        return {}
+    whole = {name: gathered(each) if isinstance(each, DTensor) else each for name, each in state.items()}
+    kept = {name: each for name, each in whole.items() if each is not None}  # all of them on the first process
+    digest = write_reference(path, kept) if world.rank() == 0 else ""
+    return {"path": str(path.absolute()), "sha256": world.gather(digest)[0]}
 
 
 def write_reference(path: Path, state: Mapping[str, Tensor]) -> str:

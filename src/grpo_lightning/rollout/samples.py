@@ -68,8 +68,10 @@ def rollout_report(
 ) -> RolloutReport:
     """The report of a rollout, the same on all ranks but for its samples."""
     table, own = collected.gathered.table, collected.gathered.own
-    gathered = world.gather((run_local_R, collected.sampled_steps, collected.reward_counts, collected.kl_R))
-    counts = counts_of_ranks([each for _, _, each, _ in gathered])
+    version_R = collected.rollouts.version_R
+    oldest = int(version_R.min()) if len(version_R) else update
+    gathered = world.gather((oldest, run_local_R, collected.sampled_steps, collected.reward_counts, collected.kl_R))
+    counts = counts_of_ranks([each for *_, each, _ in gathered])
     groups = _shown_groups(collected)
     shown = [i for i, episode in enumerate(collected.episodes) if episode.group in groups]
     samples = [
@@ -89,13 +91,14 @@ def rollout_report(
         table=table,
         advantages_R=collected.advantages_R,
         keep_R=collected.keep_R,
-        run_R=torch.cat([run for run, *_ in gathered]),
+        run_R=torch.cat([run for _, run, *_ in gathered]),
         compares=compares,
         groups_redrawn=collected.redrawn,
         prompt_steps=sum(world.gather(prompt_steps)),
-        sampled_steps=sum(steps for _, steps, *_ in gathered),
+        sampled_steps=sum(steps for _, _, steps, *_ in gathered),
         seconds=dict(collected.seconds),
         samples=samples,
+        staleness=update - min(version for version, *_ in gathered),
         kl_R=torch.cat(paid) if paid else None,
         reward_counts=counts,
     )

@@ -47,6 +47,10 @@ class Schedule:
         """Whether no update of the same rollout follows update ``update``, counted from the start of the run."""
         return (update + 1 - self.warmup_updates) % self.updates_per_rollout == 0 or update < self.warmup_updates
 
+    def is_last_rollout(self, rollout: int) -> bool:
+        """Whether the run ends before another rollout begins."""
+        return self.warmup_updates + (rollout + 1) * self.updates_per_rollout >= self.max_updates
+
     def item(self, index: int) -> WorkItem:
         """The work item at ``index``."""
         update, micro_batch = divmod(index, self.micro_batches)

@@ -62,16 +62,17 @@ def functionals_of_parts(
     extra = [name for name in wanted if name != "log_prob"]
     result: dict[str, Tensor] = {}
     row_S, scored_R = rollouts.row_S, torch.zeros(len(rollouts), dtype=torch.bool)
-    for index in parts:
-        if bool(scored_R[index].all()):
-            continue
-        values = policy(rollouts.select(index), functionals=extra, weights=weights)
-        steps = rollouts.trainable_steps(index)
-        fresh = ~scored_R[row_S[steps]]
-        for name in wanted:
-            value_S = values[name].cpu()
-            if name not in result:
-                result[name] = torch.zeros(rollouts.trainable_S.shape[0], dtype=value_S.dtype)
-            result[name][steps[fresh]] = value_S[fresh]
-        scored_R[index] = True
+    with policy.passes():
+        for index in parts:
+            if bool(scored_R[index].all()):
+                continue
+            values = policy(rollouts.select(index), functionals=extra, weights=weights)
+            steps = rollouts.trainable_steps(index)
+            fresh = ~scored_R[row_S[steps]]
+            for name in wanted:
+                value_S = values[name].cpu()
+                if name not in result:
+                    result[name] = torch.zeros(rollouts.trainable_S.shape[0], dtype=value_S.dtype)
+                result[name][steps[fresh]] = value_S[fresh]
+            scored_R[index] = True
     return result or {name: torch.zeros(rollouts.trainable_S.shape[0]) for name in wanted}

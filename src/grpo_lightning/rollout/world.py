@@ -7,7 +7,15 @@ from typing import Any
 
 from torch import distributed as dist
 
-from grpo_lightning.errors import ConfigError, DataError, GRPOError, NonFiniteError, PluginError, RewardError
+from grpo_lightning.errors import (
+    ConfigError,
+    DataError,
+    GRPOError,
+    NonFiniteError,
+    PluginError,
+    PreemptedError,
+    RewardError,
+)
 
 
 def active() -> bool:
@@ -41,7 +49,8 @@ def gather(value: Any) -> list[Any]:
 
 
 _OURS: dict[str, type[GRPOError]] = {
-    each.__name__: each for each in (GRPOError, ConfigError, DataError, NonFiniteError, PluginError, RewardError)
+    each.__name__: each
+    for each in (GRPOError, ConfigError, DataError, NonFiniteError, PluginError, PreemptedError, RewardError)
 }
 
 
@@ -82,6 +91,8 @@ def _described(error: Exception) -> tuple[str, tuple[Any, ...]]:
     if isinstance(error, ConfigError):
         value = error.value if isinstance(error.value, str | int | float | None) else repr(error.value)
         return name if name in _OURS else "ConfigError", (error.setting, value, error.reason, error.fix)
+    if isinstance(error, PreemptedError):
+        return "PreemptedError", (error.signum,)
     if isinstance(error, GRPOError):
         return name if name in _OURS else "GRPOError", (str(error),)
     return "GRPOError", (f"{name}: {error}",)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import torch
 
-from grpo_lightning.engines.base import Completions, GenerationRequest, RowEnd
+from grpo_lightning.engines.base import Completions, Engine, GenerationRequest, RowEnd
 from grpo_lightning.policies.base import Policy
 from grpo_lightning.testing.check import Nonconformity, Specimen, checks, expect
 from grpo_lightning.testing.difference import difference
@@ -21,10 +23,23 @@ CLOSE = 1e-4
 GENERATORS = ("torch's random state", "numpy's random state", "the random state of Python's random")
 
 
+@contextmanager
+def _ready(specimen: Specimen, policy: Policy) -> Iterator[Engine]:
+    """A new engine as a run has it: one with weights of its own has been given those of ``policy``."""
+    engine = engine_of(specimen)
+    try:
+        if engine.keeps_weights:
+            engine.refresh(policy, 0)
+        yield engine
+    finally:
+        engine.close()
+
+
 def _complete(specimen: Specimen, asked: GenerationRequest, policy: Policy | None = None) -> Completions:
     """What a new engine answers, called as a run calls it."""
-    with torch.no_grad():
-        return engine_of(specimen).generate(policy or shared_tiny_policy(), asked)
+    used = policy or shared_tiny_policy()
+    with torch.no_grad(), _ready(specimen, used) as engine:
+        return engine.generate(used, asked)
 
 
 def check_declares_how_it_draws(specimen: Specimen) -> None:
@@ -121,8 +136,8 @@ def check_equal_requests_give_equal_completions(specimen: Specimen) -> None:
     """If it declares deterministic, equal requests give equal completions."""
     if not getattr(specimen.component, "deterministic", False):
         return
-    engine, policy, asked = engine_of(specimen), shared_tiny_policy(), request("plain")
-    with torch.no_grad():
+    policy, asked = shared_tiny_policy(), request("plain")
+    with torch.no_grad(), _ready(specimen, policy) as engine:
         first, second = engine.generate(policy, asked), engine.generate(policy, asked)
     other = _complete(specimen, asked)
     for found, who in ((second, "asked again"), (other, "asked for the first time as a new engine")):
@@ -228,8 +243,8 @@ def check_leaves_inputs_alone(specimen: Specimen) -> None:
 
 def check_leaves_the_process_alone(specimen: Specimen) -> None:
     """An engine leaves grad mode, default dtype and, if it is deterministic, global random generators as they are."""
-    engine, policy, asked = engine_of(specimen), shared_tiny_policy(), request("plain")
-    with torch.no_grad(), preserved_globals() as changed:
+    policy, asked = shared_tiny_policy(), request("plain")
+    with torch.no_grad(), _ready(specimen, policy) as engine, preserved_globals() as changed:
         engine.generate(policy, asked)
     if not getattr(specimen.component, "deterministic", False):
         changed = [name for name in changed if name not in GENERATORS]

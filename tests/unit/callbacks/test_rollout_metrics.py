@@ -65,6 +65,7 @@ EXPECTED = {
     "time/collect": 1.0,
     "perf/prompt_steps": 30.0,
     "perf/sampled_tokens_per_second": 60 / 0.5,
+    "rollout/staleness": 3.0,
 }
 
 

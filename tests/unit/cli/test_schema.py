@@ -87,7 +87,7 @@ def test_what_a_factory_makes() -> None:
 
 
 def test_fields_of_a_dataclass() -> None:
-    assert list(parameters(Generation)) == ["max_new_tokens", "stop", "mask_truncated"]
+    assert list(parameters(Generation)) == ["max_new_tokens", "stop", "mask_truncated", "rollouts_ahead"]
     assert parameters(EvaluationSet)["sampler"].kind == "sampler"
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
 from typing_extensions import override
 
 from grpo_lightning.functional.linear_head.sums import HeadJob, Tile, linear_functionals, walk
@@ -224,6 +225,10 @@ def gradients(
     return total
 
 
+_PLAIN = (Tensor, nn.Parameter, FakeTensor)
+"""Tensors that are what they seem, with numbers or, where memory is only counted, without."""
+
+
 def matmul_type(hidden_SH: Tensor, head: object) -> torch.dtype | None:
     """Type in which ``head(hidden)`` multiplies if that is ``hidden @ weight.T + bias`` and nothing else, or ``None``.
 
@@ -233,7 +238,7 @@ def matmul_type(hidden_SH: Tensor, head: object) -> torch.dtype | None:
         return None
     hooks = (head._forward_hooks, head._forward_pre_hooks, head._backward_hooks, head._backward_pre_hooks)
     tensors = [head.weight] if head.bias is None else [head.weight, head.bias]
-    if any(hooks) or any(type(tensor) not in (Tensor, nn.Parameter) for tensor in tensors):
+    if any(hooks) or any(type(tensor) not in _PLAIN for tensor in tensors):
         return None
     device = hidden_SH.device.type
     dtypes = {tensor.dtype for tensor in (hidden_SH, *tensors)}

@@ -42,7 +42,7 @@ def check(
     start = one["weights"][0]
     assert all(torch.equal(many["weights"][0][name], each) for name, each in start.items())
     assert len(one["gradients"]) == len(one["weights"]) - 1 == len(one["metrics"])
-    found = [relative(each, wanted) for wanted, each in zip(one["gradients"], many["gradients"], strict=True)]
+    found = [_apart(each, wanted) for wanted, each in zip(one["gradients"], many["gradients"], strict=True)]
     if next(iter(start.values())).dtype == torch.float64:  # what moves in float32 is rounded by as much as it moves
         moved = [[{name: ran[name] - start[name] for name in ran} for ran in run["weights"][1:]] for run in (one, many)]
         found += [relative(each, wanted) for wanted, each in zip(*moved, strict=True)]

@@ -27,6 +27,13 @@ def run(model: str, folder: Path, ranks: int, kind: str, strategy: str = "auto")
     return torch.load(folder / f"ranks-{strategy}{ranks}.pt", weights_only=True)  # type: ignore[no-any-return]
 
 
+def _apart(found: dict[str, Any], wanted: dict[str, Any]) -> float:
+    """Relative distance; 0 where both are nothing, as in an update without signal."""
+    if not any(each.any() for each in wanted.values()):
+        return float("inf") if any(each.any() for each in found.values()) else 0.0
+    return relative(found, wanted)
+
+
 def check(
     one: dict[str, Any], many: dict[str, Any], *, distance: float = 1e-10, rel: float = 1e-9, noise: float = 1e-12
 ) -> float:
@@ -42,7 +49,7 @@ def check(
     start = one["weights"][0]
     assert all(torch.equal(many["weights"][0][name], each) for name, each in start.items())
     assert len(one["gradients"]) == len(one["weights"]) - 1 == len(one["metrics"])
-    found = [relative(each, wanted) for wanted, each in zip(one["gradients"], many["gradients"], strict=True)]
+    found = [_apart(each, wanted) for wanted, each in zip(one["gradients"], many["gradients"], strict=True)]
     if next(iter(start.values())).dtype == torch.float64:  # what moves in float32 is rounded by as much as it moves
         moved = [[{name: ran[name] - start[name] for name in ran} for ran in run["weights"][1:]] for run in (one, many)]
         found += [relative(each, wanted) for wanted, each in zip(*moved, strict=True)]

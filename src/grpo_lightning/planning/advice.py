@@ -45,7 +45,7 @@ def _together(module: GRPOModule, plan: Plan, single: list[Change], fits: Callab
         different = _difference(plan.choice, change.plan.choice)
         if any(getattr(best.choice, name) != getattr(plan.choice, name) for name in different):
             continue  # something was chosen for it
-        more = make_plan(module, best.choice.but(**different), plan.lengths)
+        more = change.plan if best is plan else make_plan(module, best.choice.but(**different), plan.lengths)
         if more.peak_bytes < best.peak_bytes:
             best, words = more, [*words, change.settings]
         if fits(best):
@@ -59,9 +59,9 @@ def _difference(before: Choice, after: Choice) -> dict[str, object]:
 
 def _choices(choice: Choice, plan: Plan) -> Iterator[tuple[str, Choice]]:
     row = plan.lengths.prompt + plan.lengths.completion
-    if choice.processes > 1 and "weights" not in choice.spreads:
+    if choice.processes > 1 and not choice.sharded:
         yield "--trainer.strategy fsdp2", choice.but(strategy="fsdp2")
-    if "weights" in choice.spreads and choice.unshard_for_rollout and choice.strategy == "fsdp2":
+    if choice.sharded and choice.unshard_for_rollout:
         yield (
             "--trainer.strategy.class_path grpo_lightning.strategies.fsdp2.FSDP2Strategy "
             "--trainer.strategy.init_args.unshard_for_rollout false",
@@ -81,7 +81,7 @@ def _choices(choice: Choice, plan: Plan) -> Iterator[tuple[str, Choice]]:
         if rows > 8:
             yield f"--model.engine.batch_rows {rows // 4}", choice.but(batch_rows=rows // 4)
     more = choice.processes * 2
-    strategy = choice.strategy if choice.spreads or choice.processes > 1 else "fsdp2"
+    strategy = choice.strategy if choice.processes > 1 else "fsdp2"
     if plan.lengths.groups >= more:
         yield (
             f"--gpus {more}" + ("" if strategy == choice.strategy else f" --trainer.strategy {strategy}"),

@@ -9,8 +9,8 @@ from typing import Any
 from grpo_lightning.errors import ConfigError
 from grpo_lightning.module import GRPOModule
 
-SHARDING = {"auto": (), "ddp": (), "fsdp2": ("weights", "gradients", "moments")}
-"""What each strategy spreads over the processes."""
+STRATEGIES = ("auto", "ddp", "fsdp2")
+"""Strategies whose memory is known."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,9 @@ class Choice:
     """Trained on the CPU, whose attention and head go another way than those of a GPU."""
 
     @property
-    def spreads(self) -> tuple[str, ...]:
-        """What is spread over the processes."""
-        return SHARDING[self.strategy] if self.processes > 1 else ()
+    def sharded(self) -> bool:
+        """Whether weights, gradients and moments are spread over several processes."""
+        return self.strategy == "fsdp2" and self.processes > 1
 
     def but(self, **changed: Any) -> Choice:
         """The same with other settings."""
@@ -57,9 +57,9 @@ def choice_of(module: GRPOModule, trainer: Mapping[str, Any], processes: int | N
     name, options = _strategy(trainer.get("strategy"))
     if name == "auto" and processes > 1:
         name = "ddp"  # Lightning's own choice
-    if name not in SHARDING:
+    if name not in STRATEGIES:
         raise ConfigError("trainer.strategy", name, "is none whose memory is known",
-                          "plan with one of " + ", ".join(SHARDING))  # fmt: skip
+                          "plan with one of " + ", ".join(STRATEGIES))  # fmt: skip
     return Choice(
         processes=processes,
         strategy=name,

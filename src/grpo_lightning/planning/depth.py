@@ -31,8 +31,8 @@ def count_deep(module: GRPOModule, choice: Choice, lengths: Lengths) -> Counted:
     Raises:
         ConfigError: If the policy cannot be built without its weights.
     """
-    n = equal_layers(module.policy)
-    if n <= DEEP:
+    n = equal_layers(module.policy) if _depth(module.policy) > DEEP else 0
+    if not n:
         return count(module, choice, lengths)
     few, more = (count(module, choice, lengths, policy=shallow(module.policy, depth)) for depth in (FEW, MORE))
     sizes = Sizes(*(_size(getattr(few.sizes, part.name), getattr(more.sizes, part.name), n) for part in fields(Sizes)))
@@ -42,9 +42,8 @@ def count_deep(module: GRPOModule, choice: Choice, lengths: Lengths) -> Counted:
 
 def equal_layers(policy: Policy) -> int:
     """How many layers a policy has, if all have the same parameters and settings; else 0."""
-    text = _text_config(policy)
-    depth = getattr(text, "num_hidden_layers", 0)
-    if any(len(set(map(str, each))) > 1 for each in _of_layers(text, depth).values()):
+    depth = _depth(policy)
+    if any(len(set(map(str, each))) > 1 for each in _of_layers(_text_config(policy), depth).values()):
         return 0
     whole: Any = private_copy(policy)
     whole.lora = None
@@ -67,6 +66,10 @@ def shallow(policy: Policy, depth: int) -> Policy:
 
 def _text_config(policy: Any) -> Any:
     return policy.config.get_text_config()
+
+
+def _depth(policy: Any) -> int:
+    return int(getattr(_text_config(policy), "num_hidden_layers", 0))
 
 
 def _of_layers(text: Any, depth: int) -> dict[str, list[Any]]:

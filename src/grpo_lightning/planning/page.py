@@ -19,7 +19,7 @@ def page(plan: Plan, title: str, memory: float) -> str:
         memory: Bytes of each GPU.
     """
     whole, choice = plan.counted.sizes.whole, plan.choice
-    spread = f" ({', '.join(choice.spreads)} spread over them)" if choice.spreads else ""
+    spread = " (weights, gradients, moments spread over them)" if choice.sharded else ""
     lines = [
         title,
         "",

@@ -36,7 +36,7 @@ def sample(live: LiveBytes, policy: Policy, engine: Engine, sampler: Sampler, ro
     settings: Any = engine
     model: Any = policy.causal_lm
     longest = int(rows.actions.lengths().max())
-    narrow = "weights" not in choice.spreads and narrows(model, settings.weights)
+    narrow = not choice.sharded and narrows(model, settings.weights)
     if narrow:
         with live.counting(SAMPLING_WEIGHTS):
             model = narrowed(model)

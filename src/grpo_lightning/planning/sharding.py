@@ -28,21 +28,21 @@ def _phase(name: str, parts: dict[str, int], counted: Counted, choice: Choice) -
     whole, layer, outside = counted.sizes.whole, counted.sizes.layer, counted.sizes.outside
     if choice.processes > 1 and choice.strategy == "ddp":
         parts[BUCKETS] = whole.gradient_bytes
-    n, spread = choice.processes, choice.spreads
-    if "moments" in spread and OPTIMIZER in parts:
+    if not choice.sharded:
+        return parts
+    n = choice.processes
+    if OPTIMIZER in parts:
         parts[OPTIMIZER] = -(-parts[OPTIMIZER] // n)
-    if "gradients" in spread and parts.get(GRADIENTS):
+    if parts.get(GRADIENTS):
         parts[GRADIENTS] = -(-whole.gradient_bytes // n)
         if name not in (ROLLOUT, SCORING, STEP):
             parts[GRADIENTS] += outside.gradient_bytes + _WHOLE_LAYERS * layer.gradient_bytes
-    if "weights" in spread:
-        own = -(-whole.weight_bytes // n)
-        running = outside.weight_bytes + _WHOLE_LAYERS * layer.weight_bytes
-        gathered = choice.unshard_for_rollout and name in (ROLLOUT, SCORING)
-        held = whole.weight_bytes if gathered else 0 if name == STEP else running
-        parts[WEIGHTS] = own + held
-        if REFERENCE in parts:
-            parts[REFERENCE] = own + held
+    own = -(-whole.weight_bytes // n)
+    running = outside.weight_bytes + _WHOLE_LAYERS * layer.weight_bytes
+    gathered = choice.unshard_for_rollout and name in (ROLLOUT, SCORING)
+    parts[WEIGHTS] = own + (whole.weight_bytes if gathered else 0 if name == STEP else running)
+    if REFERENCE in parts:
+        parts[REFERENCE] = parts[WEIGHTS]
     return parts
 
 

@@ -66,7 +66,7 @@ def test_what_is_wrong_is_named(words: list[str], more: list[str], setting: str)
     assert error.value.setting == setting
 
 
-def test_the_embedded_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_embedded_run() -> None:
     found, module = plan.planned(parse_arguments(["--trainer.devices=3", "--trainer.strategy=ddp"]), None)
     assert (found.choice.processes, found.choice.strategy) == (3, "ddp")
     assert found.counted.sizes.whole.parameters > 0

@@ -76,13 +76,14 @@ def check_strategy(trainer: Trainer) -> None:
     Raises:
         ConfigError: Naming the setting and the fix.
     """
-    name = type(trainer.strategy).__name__
+    from lightning.pytorch.strategies import DeepSpeedStrategy, FSDPStrategy
+
     for refused, reason in (
-        ("FSDPStrategy", "gives no weights outside of its own passes, and rollouts are made there"),
-        ("DeepSpeedStrategy", "scales and accumulates gradients in its own way, which is compared with nothing here"),
+        (FSDPStrategy, "gives no weights outside of its own passes, and rollouts are made there"),
+        (DeepSpeedStrategy, "scales and accumulates gradients in its own way, which is compared with nothing here"),
     ):
-        found = any(each.__name__ == refused for each in type(trainer.strategy).__mro__)
-        require(not found, "trainer.strategy", name, reason, "set it to fsdp2")
+        require(not isinstance(trainer.strategy, refused), "trainer.strategy", type(trainer.strategy).__name__, reason,
+                "set it to fsdp2")  # fmt: skip
 
 
 def check_engine(module: GRPOModule) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
+
+from helpers.launched_ranks import run_commands
 
 CONFIG = Path(__file__).parents[1] / "conf" / "tiny.yaml"
 SETTINGS = [
@@ -28,17 +28,8 @@ TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--np
 
 def _weights(folder: Path, *words: str, start: list[str] = START) -> dict[str, torch.Tensor]:
     command = [*start, "-m", "grpo_lightning", "fit", "--config", str(CONFIG), "--run_folder", str(folder)]
-    # Lightning keeps SIGTERM for itself inside a collective: only SIGKILL ends a run that waits for ever.
-    run = subprocess.Popen(
-        [*command, *SETTINGS, *words], env=os.environ | {"OMP_NUM_THREADS": "1"}, start_new_session=True,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
-    try:
-        output, _ = run.communicate(timeout=150)
-    finally:
-        if run.poll() is None:
-            os.killpg(run.pid, 9)
-    assert run.returncode == 0, output
+    (run,) = run_commands([[*command, *SETTINGS, *words]], seconds=150)
+    assert run.returncode == 0, run.stdout + run.stderr
     state: dict[str, torch.Tensor] = torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"]
     return state
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, Shard
 
 
@@ -22,10 +23,7 @@ def gathered(tensor: Tensor) -> Tensor | None:
     if not isinstance(placement, Shard):
         return own.cpu() if mesh.get_local_rank() == 0 else None
     bounds = list(_bounds(tensor.size(placement.dim), mesh.size()))
-    shape = list(own.shape)
-    shape[placement.dim] = bounds[0][1]
-    padded = own.new_zeros(shape)  # all send equally much
-    padded.narrow(placement.dim, 0, own.size(placement.dim)).copy_(own)
+    padded = _padded(own, placement.dim, bounds)
     first = mesh.get_local_rank() == 0
     parts = [torch.empty_like(padded) for _ in bounds] if first else None
     group = mesh.get_group()
@@ -45,30 +43,22 @@ def scattered(whole: Tensor | None, like: Tensor) -> Tensor:
     """
     assert isinstance(like, DTensor)
     (placement,) = like.placements
-    mesh, group = like.device_mesh, like.device_mesh.get_group()
-    own = like.to_local()
+    mesh, group, own = like.device_mesh, like.device_mesh.get_group(), like.to_local()
     source = dist.get_global_rank(group, 0)
-    if not isinstance(placement, Shard):
-        local = torch.empty(own.shape, dtype=own.dtype, device=mesh.device_type) if whole is None else whole.detach()
-        local = local.to(mesh.device_type).contiguous()
-        dist.broadcast(local, src=source, group=group)
-    else:
+    local = torch.empty(own.shape, dtype=own.dtype, device=mesh.device_type)
+    if isinstance(placement, Shard):
         bounds = list(_bounds(like.size(placement.dim), mesh.size()))
-        shape = list(own.shape)
-        shape[placement.dim] = bounds[0][1]
-        padded = torch.empty(shape, dtype=own.dtype, device=mesh.device_type)  # all are sent equally much
-        parts = None if whole is None else [_padded(whole, placement.dim, each, padded) for each in bounds]
+        padded, parts = _padded(local, placement.dim, bounds), None
+        if whole is not None:
+            rows = [whole.detach().narrow(placement.dim, start, stop - start) for start, stop in bounds]
+            parts = [_padded(each.to(mesh.device_type), placement.dim, bounds) for each in rows]
         dist.scatter(padded, parts, src=source, group=group)
-        local = padded.narrow(placement.dim, 0, own.size(placement.dim)).contiguous()
-    return DTensor.from_local(local, mesh, like.placements, run_check=False, shape=like.shape, stride=like.stride())
-
-
-def _padded(whole: Tensor, dim: int, bounds: tuple[int, int], like: Tensor) -> Tensor:
-    """Rows of a tensor, with as many zeros after them as ``like`` has room for."""
-    start, stop = bounds
-    part = torch.zeros_like(like)
-    part.narrow(dim, 0, stop - start).copy_(whole.detach().narrow(dim, start, stop - start))
-    return part
+        local.copy_(padded.narrow(placement.dim, 0, own.size(placement.dim)))
+    else:
+        if whole is not None:
+            local.copy_(whole.detach())
+        dist.broadcast(local, src=source, group=group)
+    return _spread(local, like, like)
 
 
 def own_part(whole: Tensor, like: DTensor) -> DTensor:
@@ -80,14 +70,30 @@ def own_part(whole: Tensor, like: DTensor) -> DTensor:
         start, stop = list(_bounds(whole.size(placement.dim), mesh.size()))[mesh.get_local_rank()]
         part = whole.narrow(placement.dim, start, stop - start)
     local = part.clone(memory_format=torch.contiguous_format).to(like.device)
+    return _spread(local, like, whole)
+
+
+def dealt_state(state: Mapping[str, Any], module: nn.Module) -> dict[str, Any]:
+    """The whole state of a module; of what the module has spread over processes, :func:`own_part`. Not a collective."""
+    own = module.state_dict()
+    spread = {name: like for name, like in own.items() if isinstance(like, DTensor)}
+    return {name: own_part(each, spread[name]) if name in spread else each for name, each in state.items()}
+
+
+def _spread(local: Tensor, like: DTensor, whole: Tensor) -> DTensor:
+    """This process's part of a tensor of the shape of ``whole`` that is spread as ``like`` is."""
     return DTensor.from_local(
         local, like.device_mesh, like.placements, run_check=False, shape=whole.shape, stride=whole.stride()
     )
 
 
-def dealt(whole: Tensor, like: Tensor | None) -> Tensor:
-    """:func:`own_part` where ``like`` is spread over processes, else ``whole`` itself."""
-    return own_part(whole, like) if isinstance(like, DTensor) else whole
+def _padded(part: Tensor, dim: int, bounds: Sequence[tuple[int, int]]) -> Tensor:
+    """A part with zeros after it, as large as the largest: all send, or are sent, equally much."""
+    shape = list(part.shape)
+    shape[dim] = bounds[0][1]
+    padded = part.new_zeros(shape)
+    padded.narrow(dim, 0, part.size(dim)).copy_(part)
+    return padded
 
 
 def _bounds(size: int, parts: int) -> Iterator[tuple[int, int]]:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from grpo_lightning.functional import prompt_attention
 from grpo_lightning.functional.linear_head import tiles
+from grpo_lightning.functional.replaced_tensors import replace_tensors
 from grpo_lightning.module import GRPOModule
 from grpo_lightning.planning.choice import Choice
 from grpo_lightning.planning.live_bytes import GRADIENTS, OPTIMIZER, REFERENCE, WEIGHTS, LiveBytes
@@ -60,7 +61,7 @@ def count(module: GRPOModule, choice: Choice, lengths: Lengths, *, policy: Polic
         with torch.device("meta"):
             policy.outline()
         with live.counting(WEIGHTS):
-            _without_numbers(policy)
+            replace_tensors(policy, _counted)
         _choose_layout(policy, few)
         if module.objective.needs_reference:
             with live.counting(REFERENCE), live.fake:
@@ -110,19 +111,12 @@ def _policy(configured: Policy, choice: Choice) -> Policy:
     return policy  # type: ignore[no-any-return]
 
 
-def _without_numbers(module: nn.Module) -> None:
-    """Put tensors that are counted where tensors of no device are; what is shared stays so."""
-    made: dict[int, Any] = {}
-    for part in module.modules():
-        for own in (part._parameters, part._buffers):
-            for name, each in own.items():
-                if each is None or not each.is_meta:
-                    continue
-                if id(each) not in made:
-                    like = torch.empty_strided(each.shape, each.stride(), dtype=each.dtype)
-                    parameter = own is part._parameters
-                    made[id(each)] = nn.Parameter(like, each.requires_grad) if parameter else like
-                own[name] = made[id(each)]
+def _counted(name: str, each: Tensor) -> Tensor:
+    """A tensor that is counted, in the place of one of no device."""
+    if not each.is_meta:
+        return each
+    like = torch.empty_strided(each.shape, each.stride(), dtype=each.dtype)
+    return nn.Parameter(like, each.requires_grad) if isinstance(each, nn.Parameter) else like
 
 
 def _choose_layout(policy: Any, few: Rollouts) -> None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule, fully_shard
 
-from grpo_lightning.functional.sharded_tensors import dealt
+from grpo_lightning.functional.sharded_tensors import dealt_state
 
 
 def layers(model: nn.Module) -> list[nn.Module]:
@@ -59,8 +59,7 @@ def frozen_copy(model: Any, mesh: Any) -> Any:
 
 def load_frozen(model: Any, state: Mapping[str, Tensor]) -> None:
     """Give a copy these weights, each process its part of them where they are spread. A collective then."""
-    own = model.state_dict()
-    model.load_state_dict({name: dealt(each, own.get(name)) for name, each in state.items()})
+    model.load_state_dict(dealt_state(state, model))
     gather_outermost(model)
 
 

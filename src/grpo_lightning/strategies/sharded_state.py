@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
-from grpo_lightning.functional.sharded_tensors import dealt, gathered, own_part
+from grpo_lightning.functional.sharded_tensors import dealt_state, gathered, own_part
 
 
 def aliases(module: nn.Module) -> dict[str, str]:
@@ -44,8 +44,7 @@ def gathered_optimizer_state(optimizer: Any) -> dict[str, Any]:
 
 def load_module_state(module: nn.Module, state: Mapping[str, Any], *, strict: bool) -> None:
     """Let each process take its part of a whole state; not a collective."""
-    own = module.state_dict()
-    module.load_state_dict({name: dealt(value, own.get(name)) for name, value in state.items()}, strict=strict)
+    module.load_state_dict(dealt_state(state, module), strict=strict)
 
 
 def load_optimizer_state(optimizer: Any, state: Mapping[str, Any]) -> None:

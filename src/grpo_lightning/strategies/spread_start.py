@@ -8,6 +8,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from grpo_lightning.functional.replaced_tensors import replace_tensors
 from grpo_lightning.functional.sharded_tensors import scattered
 from grpo_lightning.policies.base import Policy
 from grpo_lightning.rollout import world
@@ -33,13 +34,14 @@ def load_spread(policy: Policy, mesh: Any) -> None:
     _copy_findings(policy)
     whole = dict(policy.named_parameters()) if first else {}
     policy.shard(mesh)
-    made: dict[int, nn.Parameter] = {}  # by what it takes the place of: weights that are shared stay so
-    for name, parameter in list(policy.named_parameters(remove_duplicate=False)):
-        if id(parameter) not in made:
-            part = scattered(whole.get(name), parameter)
-            made[id(parameter)] = parameter if first else nn.Parameter(part, parameter.requires_grad)
-        _owner(policy, name)._parameters[name.rpartition(".")[2]] = made[id(parameter)]
-    _copy_buffers(policy, mesh, first)
+
+    def part(name: str, each: Tensor) -> Tensor:
+        if not isinstance(each, nn.Parameter):
+            return _broadcast(each, mesh, first)
+        own = scattered(whole.get(name), each)
+        return each if first else nn.Parameter(own, each.requires_grad)
+
+    replace_tensors(policy, part)
 
 
 def _maker(policy: Policy, method: str) -> type:
@@ -50,10 +52,6 @@ def _maker(policy: Policy, method: str) -> type:
 def _outline(policy: Policy) -> None:
     with torch.device("meta"):
         policy.outline()
-
-
-def _owner(policy: Policy, name: str) -> nn.Module:
-    return policy.get_submodule(name.rpartition(".")[0])
 
 
 def _copy_findings(policy: Policy) -> None:
@@ -70,12 +68,8 @@ def _copy_findings(policy: Policy) -> None:
             parameter.data = parameter.data.to(first_types[name])
 
 
-def _copy_buffers(policy: Policy, mesh: Any, first: bool) -> None:
-    made: dict[int, Tensor] = {}
-    for name, buffer in list(policy.named_buffers(remove_duplicate=False)):
-        if id(buffer) not in made:
-            own = buffer if first else torch.empty(buffer.shape, dtype=buffer.dtype, device=mesh.device_type)
-            sent = own.detach().to(mesh.device_type).contiguous()
-            dist.broadcast(sent, src=0)
-            made[id(buffer)] = own if first else sent
-        _owner(policy, name)._buffers[name.rpartition(".")[2]] = made[id(buffer)]
+def _broadcast(buffer: Tensor, mesh: Any, first: bool) -> Tensor:
+    sent = buffer.detach().to(mesh.device_type) if first else torch.empty_like(buffer, device=mesh.device_type)
+    sent = sent.contiguous()
+    dist.broadcast(sent, src=0)
+    return buffer if first else sent

@@ -13,12 +13,14 @@ from helpers.tiny_policy import save_model, small_llama
 HELPERS = TESTS / "helpers"
 
 
+@pytest.mark.slow
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_state_is_gathered_and_dealt(ranks: int, tmp_path: Path) -> None:
     _all_pass("sharded_tensors.py", ranks, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_only_the_first_process_reads_weights(ranks: int, tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ def deep(path: Path, layers: int, **more: Any) -> Any:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changed",
     [
